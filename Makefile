@@ -1,0 +1,35 @@
+# `make demo` and `make test` on a machine that has Python >= 3.11 and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# one thread a process: two threads that wait for each other are slower than one, see docs/speed.md
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-slow lint clean
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "triplepoint needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/triplepoint screen --out runs/demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)
+	$(BIN)/python -m pip install --quiet -e '.[lint]'
+	$(BIN)/ruff check src tests benchmarks studies
+	$(BIN)/ruff format --check src tests benchmarks studies
+
+clean:
+	rm -rf runs/demo

@@ -1,0 +1,24 @@
+"""Layers that can stand where a normalisation layer stood. One file per op."""
+
+from triplepoint.ops._base import NormOp as NormOp
+from triplepoint.ops.derf import Derf as Derf
+from triplepoint.ops.derf import DynamicErf as DynamicErf
+from triplepoint.ops.dyt import DynamicTanh as DynamicTanh
+from triplepoint.ops.dyt import DyT as DyT
+from triplepoint.ops.hardtanh import HardTanh as HardTanh
+from triplepoint.ops.hardtanh import HardTanhAlpha as HardTanhAlpha
+from triplepoint.ops.normalisation import LayerNorm as LayerNorm
+from triplepoint.ops.normalisation import RMSNorm as RMSNorm
+from triplepoint.ops.presets import PRESETS as PRESETS
+from triplepoint.ops.presets import Preset as Preset
+from triplepoint.ops.presets import parse_op_name as parse_op_name
+
+OPS: dict[str, type[NormOp]] = {
+    "layernorm": LayerNorm,
+    "rmsnorm": RMSNorm,
+    "dyt": DyT,
+    "derf": Derf,
+    "hardtanh": HardTanh,
+    "hardtanh_alpha": HardTanhAlpha,
+}
+"""Name on the command line and in records -> op. A new op adds its line here and its presets."""

@@ -1,0 +1,128 @@
+"""The contract a norm replacement fulfils, and the helpers that ops share."""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from triplepoint.errors import ModelError
+
+
+class NormOp(nn.Module, abc.ABC):
+    """A layer that can stand where a normalisation layer stood.
+
+    Subclasses are final. To vary an op, compose it or write a sibling file.
+    """
+
+    slope_edge: ClassVar[float | None] = None
+    """The size of the pre-activation beyond which the squashing function's slope is under 7.07 % of its
+    largest, as tanh's is beyond 2; None where nothing is squashed."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_norm(cls, norm: nn.Module) -> NormOp:
+        """Build the op that takes ``norm``'s place: same affine, dtype and device."""
+
+    def pre_activation(self, x: Tensor) -> Tensor | None:
+        """Return what enters the squashing function, or None where nothing is squashed."""
+        return None
+
+    @classmethod
+    def exact_edge(cls, dtype: torch.dtype) -> float | None:
+        """Return the size of the pre-activation from which the output rounds to exactly 1 in ``dtype``.
+
+        There the gradient is exactly 0 as well. None where nothing is squashed.
+        """
+        return None
+
+
+def last_below_one(dtype: torch.dtype) -> float:
+    """Return the largest real number that does not round to 1 in ``dtype``: 1 minus a quarter of its eps.
+
+    Example:
+        >>> 1 - last_below_one(torch.bfloat16) == 2**-9
+        True
+    """
+    return 1.0 - torch.finfo(dtype).eps / 4
+
+
+def dim_of(norm: nn.Module) -> int:
+    """Return the number of features a norm runs over.
+
+    Raises:
+        ModelError: If it runs over more than one axis.
+    """
+    shape = getattr(norm, "normalized_shape", None)
+    if shape is None:
+        return int(norm.dim)
+    if len(shape) != 1:
+        raise ModelError(
+            f"{type(norm).__name__} normalises over {len(shape)} axes {tuple(shape)}; ops replace norms "
+            "over the last axis only.\nLeave this site out with where=, or flatten those axes."
+        )
+    return int(shape[0])
+
+
+def affine_kind_of(norm: nn.Module) -> dict[str, object]:
+    """Return which affine parameters a norm has, with their device and dtype, as keywords of an op."""
+    weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
+    like = weight if weight is not None else bias
+    kind: dict[str, object] = {"affine": weight is not None, "bias": bias is not None}
+    if like is not None:
+        kind |= {"device": like.device, "dtype": like.dtype}
+    return kind
+
+
+def copy_affine(source: nn.Module, target: nn.Module) -> None:
+    """Copy gain and shift, values and ``requires_grad``, where both modules have them."""
+    with torch.no_grad():
+        for name in ("weight", "bias"):
+            old, new = getattr(source, name, None), getattr(target, name, None)
+            if old is not None and new is not None:
+                new.copy_(old)
+                new.requires_grad_(old.requires_grad)
+
+
+class Affine(NormOp):
+    """Shared by all ops: a gain ``weight`` and a shift ``bias`` per feature, either of which may be absent.
+
+    Args:
+        dim: Number of features.
+        affine: Whether to learn a gain; a norm without one gives an op without.
+        bias: Whether to learn a shift.
+        device: As in any ``torch`` layer.
+        dtype: As in any ``torch`` layer.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        affine: bool = True,
+        bias: bool = True,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.dim = dim
+        like = {"device": device, "dtype": dtype}
+        self.weight = nn.Parameter(torch.ones(dim, **like)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(dim, **like)) if bias else None
+
+    def _affine(self, y: Tensor, dtype: torch.dtype) -> Tensor:
+        """Apply gain and shift, and cast: the shared last step of every forward."""
+        y = y if self.weight is None else self.weight * y
+        y = y if self.bias is None else y + self.bias
+        return y.to(dtype)
+
+    def extra_repr(self) -> str:
+        """Show the width and which affine parameters there are."""
+        return f"{self.dim}, affine={self.weight is not None}, bias={self.bias is not None}"
+
+
+def scalar(value: float, *, device: torch.device | None, dtype: torch.dtype | None) -> nn.Parameter:
+    """Return a learnable scalar of shape ``(1,)``: FSDP refuses 0-dimensional parameters."""
+    return nn.Parameter(torch.full((1,), value, device=device, dtype=dtype))

@@ -1,0 +1,106 @@
+"""HardTanh: clip each element, without and with a learnable slope."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from triplepoint.ops._base import Affine, affine_kind_of, copy_affine, dim_of, scalar
+
+
+class HardTanh(Affine):
+    r"""Clip each element at one: the probe of arXiv 2604.23434, with no alpha.
+
+    .. math:: \mathrm{HardTanh}(x) = \gamma \odot \mathrm{clip}(x, -1, 1) + \beta
+
+    Not ``torch.nn.Hardtanh``, which has no gain or shift.
+
+    Args:
+        dim: Number of features.
+        affine: Whether to learn a gain.
+        bias: Whether to learn a shift.
+        device: As in any ``torch`` layer.
+        dtype: As in any ``torch`` layer.
+
+    Example:
+        >>> HardTanh(3)(torch.tensor([-5.0, 0.25, 5.0])).tolist()
+        [-1.0, 0.25, 1.0]
+    """
+
+    slope_edge = 1.0
+    """The slope is 1 inside and 0 outside."""
+
+    @classmethod
+    def from_norm(cls, norm: nn.Module) -> HardTanh:
+        """Build the HardTanh that takes ``norm``'s place: same affine, dtype, device."""
+        op = cls(dim_of(norm), **affine_kind_of(norm))
+        copy_affine(norm, op)
+        return op
+
+    def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Return ``x`` in float32, what is clipped."""
+        return x.float()
+
+    @classmethod
+    def exact_edge(cls, dtype: torch.dtype) -> float:
+        """Return 1: beyond it the output is exactly 1 in every dtype."""
+        return 1.0
+
+    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Apply the op: computed in float32, returned in the dtype of ``x``."""
+        return self._affine(self.pre_activation(x).clamp(-1.0, 1.0), x.dtype)
+
+
+class HardTanhAlpha(Affine):
+    r"""HardTanh with DyT's learnable slope: our extension, not in the paper.
+
+    .. math:: y = \gamma \odot \mathrm{clip}(\alpha x, -1, 1) + \beta
+
+    Args:
+        dim: Number of features.
+        alpha: Initial slope, dimensionless; 1 starts it as plain HardTanh.
+        affine: Whether to learn a gain.
+        bias: Whether to learn a shift.
+        device: As in any ``torch`` layer.
+        dtype: As in any ``torch`` layer.
+
+    Example:
+        >>> HardTanhAlpha(2, alpha=2.0)(torch.tensor([0.25, 5.0])).tolist()
+        [0.5, 1.0]
+    """
+
+    slope_edge = 1.0
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        alpha: float = 1.0,
+        affine: bool = True,
+        bias: bool = True,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
+        self.alpha = scalar(alpha, device=device, dtype=dtype)
+
+    @classmethod
+    def from_norm(cls, norm: nn.Module, *, alpha: float = 1.0) -> HardTanhAlpha:
+        """Build the op that takes ``norm``'s place: same affine, dtype, device."""
+        op = cls(dim_of(norm), alpha=alpha, **affine_kind_of(norm))
+        copy_affine(norm, op)
+        return op
+
+    def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Return ``alpha * x`` in float32, what is clipped."""
+        return self.alpha.float() * x.float()
+
+    @classmethod
+    def exact_edge(cls, dtype: torch.dtype) -> float:
+        """Return 1: beyond it the output is exactly 1 in every dtype."""
+        return 1.0
+
+    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Apply the op: computed in float32, returned in the dtype of ``x``."""
+        return self._affine(self.pre_activation(x).clamp(-1.0, 1.0), x.dtype)

@@ -1,0 +1,100 @@
+"""LayerNorm and RMSNorm as ops: the baselines, and candidates for each other's place."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from triplepoint.ops._base import Affine, affine_kind_of, copy_affine, dim_of
+
+
+class LayerNorm(Affine):
+    r"""Centre and scale each token.
+
+    .. math:: y = \gamma \odot \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} + \beta
+
+    with the biased variance over the features.
+
+    Args:
+        dim: Number of features.
+        eps: Added to the variance, in units of ``x`` squared; 1e-5 is torch's default.
+        affine: Whether to learn a gain.
+        bias: Whether to learn a shift.
+        device: As in any ``torch`` layer.
+        dtype: As in any ``torch`` layer.
+
+    References:
+        Ba, Kiros and Hinton (2016), arXiv 1607.06450.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = True,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
+        self.eps = eps
+
+    @classmethod
+    def from_norm(cls, norm: nn.Module) -> LayerNorm:
+        """Build the LayerNorm that takes ``norm``'s place: same affine, dtype, device."""
+        op = cls(dim_of(norm), eps=getattr(norm, "eps", None) or 1e-5, **affine_kind_of(norm))
+        copy_affine(norm, op)
+        return op
+
+    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Apply the op: torch's fused kernel, statistics in float32, returned in the dtype of ``x``."""
+        if x.dtype == getattr(self.weight, "dtype", x.dtype):
+            return F.layer_norm(x, (self.dim,), self.weight, self.bias, self.eps)
+        return self._affine(F.layer_norm(x.float(), (self.dim,), None, None, self.eps), x.dtype)
+
+
+class RMSNorm(Affine):
+    r"""Scale each token by its root mean square, without centring.
+
+    .. math:: y = \gamma \odot \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}} + \beta
+
+    ``bias`` is there only where the replaced norm had one.
+
+    Args:
+        dim: Number of features.
+        eps: Added to the mean square, in units of ``x`` squared; 1e-5 as Llama has it.
+        affine: Whether to learn a gain.
+        bias: Whether to learn a shift.
+        device: As in any ``torch`` layer.
+        dtype: As in any ``torch`` layer.
+
+    References:
+        Zhang and Sennrich (2019), arXiv 1910.07467.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = False,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
+        self.eps = eps
+
+    @classmethod
+    def from_norm(cls, norm: nn.Module) -> RMSNorm:
+        """Build the RMSNorm that takes ``norm``'s place: same affine, dtype, device."""
+        op = cls(dim_of(norm), eps=getattr(norm, "eps", None) or 1e-5, **affine_kind_of(norm))
+        copy_affine(norm, op)
+        return op
+
+    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Apply the op: statistics in float32, returned in the dtype of ``x``."""
+        return self._affine(F.rms_norm(x.float(), (self.dim,), None, self.eps), x.dtype)

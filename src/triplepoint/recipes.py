@@ -1,0 +1,120 @@
+"""How a run is trained: hyperparameters with unit and source, schedules and clocks. No torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Literal
+
+from triplepoint.errors import PlanError
+
+Schedule = Literal["cosine", "constant"]
+SCHEDULES: tuple[Schedule, ...] = ("cosine", "constant")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Hyperparameters of one training run.
+
+    Raises:
+        PlanError: If a value lies outside its range.
+    """
+
+    steps: int
+    """Optimiser steps."""
+    batch: int = 8
+    """Sequences per step, over all processes."""
+    lr: float = 1e-3
+    """Peak learning rate; 1e-3 suits byte models below 3M parameters."""
+    warmup: int = 100
+    """Steps of linear warm-up from lr/warmup to lr."""
+    schedule: Schedule = "cosine"
+    """After warm-up: cosine to ``min_lr_ratio * lr`` at ``horizon``, or constant."""
+    horizon: int | None = None
+    """Step at which the cosine ends; None for ``steps``."""
+    min_lr_ratio: float = 0.1
+    """nanoGPT's: cosine to a tenth of the peak."""
+    weight_decay: float = 0.1
+    """AdamW's, on matrices only: alpha, gains, biases, shifts and scales are not decayed."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """nanoGPT's."""
+    clip: float = 1.0
+    """Largest gradient norm; 0 for no clipping."""
+    seed: int = 0
+    """Seeds initial weights, batch order and dropout, each its own generator."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """``bf16`` is autocast with float32 weights."""
+    eval_steps: tuple[int, ...] = ()
+    """Steps at which losses and sites are measured; the last step always is."""
+    average_steps: tuple[int, ...] = ()
+    """Evaluations at which the averaged weights are measured as well; empty: no average is kept."""
+    sample_every: int = 10
+    """Sample training batches for the ``batch_...`` metrics every so many steps; 0 for never."""
+    checkpoint_every: int = 0
+    """Steps between checkpoints; 0 for one at the end only."""
+
+    def __post_init__(self):
+        for name in ("steps", "batch"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("warmup", "weight_decay", "clip", "sample_every", "checkpoint_every"):
+            _at_least(name, getattr(self, name), 0)
+        if not (self.lr > 0 and math.isfinite(self.lr)):
+            raise PlanError(f"The learning rate must be positive, got {self.lr}.\nTry --lr 1e-3.")
+        if self.schedule not in SCHEDULES:
+            raise PlanError(
+                f"There is no schedule '{self.schedule}'.\nKnown: {', '.join(SCHEDULES)}."
+            )
+        if self.precision not in ("fp32", "bf16"):
+            raise PlanError(f"There is no precision '{self.precision}'.\nKnown: fp32, bf16.")
+
+    @property
+    def evaluations(self) -> tuple[int, ...]:
+        """Steps of all evaluations, ascending, the last step included."""
+        wanted = {s for s in (*self.eval_steps, *self.average_steps) if 1 <= s <= self.steps}
+        return tuple(sorted(wanted | {self.steps}))
+
+    def lr_at(self, step: int) -> float:
+        """Return the learning rate of the ``step``-th update, counted from 1.
+
+        Example:
+            >>> recipe = Recipe(steps=300, lr=1.0, warmup=100)
+            >>> recipe.lr_at(50), recipe.lr_at(100), round(recipe.lr_at(300), 6)
+            (0.5, 1.0, 0.1)
+        """
+        if step <= self.warmup:
+            return self.lr * step / self.warmup
+        if self.schedule == "constant":
+            return self.lr
+        length = max((self.horizon or self.steps) - self.warmup, 1)
+        progress = min((step - self.warmup) / length, 1.0)
+        low = self.min_lr_ratio * self.lr
+        return low + (self.lr - low) * (1 + math.cos(math.pi * progress)) / 2
+
+    def s1_at(self, step: int) -> float:
+        """Return the cumulative learning rate after ``step`` updates, the clock S1.
+
+        Example:
+            >>> Recipe(steps=10, lr=0.5, warmup=0, schedule="constant").s1_at(4)
+            2.0
+        """
+        return math.fsum(self.lr_at(k) for k in range(1, step + 1))
+
+
+def _at_least(name: str, value: float, least: float) -> None:
+    if not value >= least:
+        raise PlanError(
+            f"{name} must be at least {least}, got {value}.\nGive a larger --{name.replace('_', '-')}."
+        )
+
+
+def screening_steps(last: int) -> tuple[int, ...]:
+    """Return the steps at which a screen looks: 25, 50, 100, 175, 250, 375, 500, 700, 1000, then x 1.4.
+
+    Example:
+        >>> screening_steps(500)
+        (25, 50, 100, 175, 250, 375, 500)
+    """
+    steps = [25, 50, 100, 175, 250, 375, 500, 700, 1000]
+    while steps[-1] < last:
+        steps.append(round(steps[-1] * 1.4 / 100) * 100)
+    return tuple(s for s in steps if s <= last)

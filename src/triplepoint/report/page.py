@@ -1,0 +1,168 @@
+"""The page: gathers figures and tables, fills the template, writes the file."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from triplepoint.records import Record, read_jsonl, read_parquet
+from triplepoint.report import formats, tables
+from triplepoint.report.figures import loss_figure, to_json
+from triplepoint.report.series import Series, index
+from triplepoint.report.site_figures import alpha_figure, saturation_figure
+from triplepoint.runs import atomic_path, read_json
+
+WORDS = {
+    "keep": "Keep the norm",
+    "replace": "Replace the norm",
+    "unsafe": "Not safe to replace",
+    "undecided": "Undecided",
+}
+"""Verdict -> how the page says it."""
+
+
+def write_report(folder: Path | str) -> Path:
+    """Write ``report.html`` into a run folder, from the files in it.
+
+    Args:
+        folder: A run folder, finished or not; ``verdict.json`` and records may be missing.
+
+    Returns:
+        The path of the report.
+
+    Raises:
+        RunFolderError: If ``folder`` is no run folder, or a file in it is damaged or cannot be written.
+    """
+    folder = Path(folder)
+    manifest = read_json(folder / "manifest.json")
+    verdict = read_json(folder / "verdict.json") if (folder / "verdict.json").exists() else None
+    path = folder / "report.html"
+    text = render(manifest, _records_of(folder), verdict)
+    with atomic_path(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+    return path
+
+
+def _records_of(folder: Path) -> list[Record]:
+    for name, read in (("records.parquet", read_parquet), ("records.jsonl", read_jsonl)):
+        if (folder / name).exists():
+            return read(folder / name)
+    return []
+
+
+def render(manifest: Mapping, records: Sequence[Record], verdict: Mapping | None) -> str:
+    """Return the HTML of a run; the same input gives the same bytes.
+
+    Args:
+        manifest: What ``manifest.json`` holds.
+        records: The run's records, in any order; sites are shown in the order they first appear in.
+        verdict: What ``verdict.json`` holds; None for a single training or an unfinished screen.
+    """
+    series = index(records, manifest.get("arms"))
+    kind = (manifest.get("asked") or {}).get("kind") or "run"
+    return _template().render(
+        kind=kind,
+        title=_title(kind, manifest, verdict or {}, series),
+        manifest=manifest,
+        verdict=verdict,
+        word=WORDS.get((verdict or {}).get("verdict"), str((verdict or {}).get("verdict"))),
+        endpoint=tables.ENDPOINTS.get((verdict or {}).get("criterion")),
+        colours={arm.name: arm.colour for arm in series.arms},
+        figures=_figures(manifest, verdict or {}, series),
+        library=Markup(_plotly()),
+        **_tables(manifest, verdict or {}, series),
+    )
+
+
+def _title(kind: str, manifest: Mapping, verdict: Mapping, series: Series) -> str:
+    model = (manifest.get("model") or {}).get("name")
+    on = f" on {model}" if model else ""
+    candidates = [arm.name for arm in series.arms if not arm.is_baseline]
+    baseline = [arm.name for arm in series.arms if arm.is_baseline]
+    if kind == "screen" and candidates and baseline:
+        return f"{formats.listed(candidates)} against {baseline[0]}{on}"
+    return f"{formats.listed(candidates or baseline) or 'Training'}{on}"
+
+
+def _figures(manifest: Mapping, verdict: Mapping, series: Series) -> dict[str, Markup]:
+    """Return the JSON of each figure that the run has numbers for, by the id of its place."""
+    ends = [candidate.get("endpoints") or {} for candidate in verdict.get("candidates") or []]
+    fixed = [step for end in ends if (step := (end.get("fixed_step") or {}).get("baseline_step"))]
+    found = {
+        "losses": loss_figure(
+            series,
+            plateau=(manifest.get("plateau") or {}).get("val"),
+            best_steps=_best_steps(verdict),
+            fixed_step=fixed[0] if fixed else None,
+            planned=_plan(manifest, verdict).get("steps"),
+            unit=_loss_unit(manifest),
+        ),
+        "saturation": saturation_figure(series),
+        "alphas": alpha_figure(series),
+    }
+    return {name: Markup(to_json(figure)) for name, figure in found.items() if figure}
+
+
+def _best_steps(verdict: Mapping) -> dict[str, int]:
+    arms = [verdict.get("baseline") or {}]
+    arms += [
+        {"arm": c.get("arm"), "best_step": ((c.get("endpoints") or {}).get("best_checkpoint") or {}).get("candidate_step")}
+        for c in verdict.get("candidates") or []
+    ]
+    return {a["arm"]: a["best_step"] for a in arms if a.get("arm") and a.get("best_step") is not None}
+
+
+def _plan(manifest: Mapping, verdict: Mapping) -> Mapping:
+    plan = verdict.get("plan") or manifest.get("plan")
+    return plan if isinstance(plan, Mapping) else {}
+
+
+def _loss_unit(manifest: Mapping) -> str:
+    unit = ((manifest.get("metrics") or {}).get("val_loss") or {}).get("unit") or "nats/token"
+    return str(unit).replace("/", " per ")
+
+
+def _tables(manifest: Mapping, verdict: Mapping, series: Series) -> dict:
+    plan = _plan(manifest, verdict)
+    cost = verdict.get("cost") or {}
+    return {
+        "candidates": verdict.get("candidates") or [],
+        "rows": tables.candidate_rows(verdict, verdict.get("criterion")) if verdict else [],
+        "scale": formats.share(tables.forest_scale(verdict.get("candidates") or [])),
+        "runs": tables.run_rows(series),
+        "arms": tables.arm_rows(manifest, series),
+        "rules": tables.rule_rows(verdict.get("rules")),
+        "facts": tables.facts(manifest, plan),
+        "plan": plan,
+        "cost": {**cost, "spent": formats.duration(cost.get("spent_s")), "at_stake": formats.duration(cost.get("at_stake_s")),
+                 "share": formats.share(cost.get("spent_share"))} if cost else None,
+    }  # fmt: skip
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_resource),
+        autoescape=True,
+        undefined=jinja2.ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("template.html.j2")
+
+
+def _resource(name: str) -> str:
+    return (importlib.resources.files("triplepoint.report") / name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return get_plotlyjs()

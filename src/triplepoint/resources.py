@@ -1,0 +1,55 @@
+"""What a run costs: seconds and bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+
+class PeakMemory:
+    """Largest memory since this object was made: resident memory on a CPU, the allocator's on CUDA."""
+
+    def __init__(self, device: torch.device):
+        self._device = device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            with contextlib.suppress(OSError):
+                # Linux: forget the peak so far, so that one run's does not show in the next one's
+                Path("/proc/self/clear_refs").write_text("5")
+
+    def peak(self) -> int:
+        """Return the peak in bytes; -1 where the system does not tell."""
+        if self._device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self._device)
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        try:
+            import resource  # not on Windows
+        except ImportError:
+            return -1
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def step_clock(device: torch.device) -> Callable[[], tuple[float, float]]:
+    """Return a clock giving (own seconds, wall seconds).
+
+    On a CPU *own* is the process's CPU time, which a busy machine does not stretch; elsewhere it is wall
+    time, after the device has caught up.
+    """
+    if device.type == "cpu":
+        return lambda: (time.process_time(), time.perf_counter())
+
+    def clock() -> tuple[float, float]:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        now = time.perf_counter()
+        return now, now
+
+    return clock

@@ -1,0 +1,241 @@
+"""The run folder: whose it is, who holds it, and how files in it change.
+
+``manifest.json records.jsonl records.parquet arrays.npz verdict.json report.html checkpoints/``
+
+A folder belongs to one run, told by the hash of what was asked. The same command again resumes an
+interrupted run and leaves a finished one alone; another command is refused. Every file but the growing
+``records.jsonl`` is written beside its place and renamed, so that a crash leaves the old file or the new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Literal
+
+from triplepoint.errors import RunFolderError
+from triplepoint.records import SCHEMA_VERSION, Record, read_jsonl, to_line, write_parquet
+
+State = Literal["new", "interrupted", "finished"]
+
+
+def identity_of(asked: Mapping[str, object]) -> str:
+    """Return the hash that tells one run from another: SHA-256 over the canonical JSON of ``asked``.
+
+    Example:
+        >>> identity_of({"steps": 5, "lr": 0.1}) == identity_of({"lr": 0.1, "steps": 5})
+        True
+    """
+    text = json.dumps(asked, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a path to write to; at the end it takes the place of ``path``, whole or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def _unwritable(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(
+        f"{path} cannot be written: {error.strerror or error}.\n"
+        "Free some space or choose another folder with --out; run the same command again to resume."
+    )
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write ``value`` as indented JSON, atomically; a non-finite number is an error of the caller."""
+    text = json.dumps(value, indent=2, default=str, allow_nan=False) + "\n"
+    with atomic_path(path) as beside:
+        beside.write_text(text)
+
+
+def read_json(path: Path) -> dict:
+    """Read a JSON object.
+
+    Raises:
+        RunFolderError: If the file is missing, or is not a JSON object.
+    """
+    try:
+        value = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise RunFolderError(
+            f"{path.parent} is not a run folder: it has no {path.name}.\n"
+            "Give the folder that --out named, or the folder of one of its arms."
+        ) from error
+    except (ValueError, OSError) as error:
+        raise RunFolderError(
+            f"{path} cannot be read: {error}.\n"
+            "The file is damaged; restore it, or start the run again in a new folder."
+        ) from error
+    if not isinstance(value, dict):
+        raise RunFolderError(f"{path} holds no JSON object.\nRestore it, or use a new folder.")
+    return value
+
+
+class RunFolder:
+    """One run's folder, locked while it is open.
+
+    Args:
+        path: The folder; made if missing.
+        asked: What identifies the run: everything that changes its numbers, as JSON values.
+        kind: ``train`` or ``screen``; part of the identity.
+
+    Raises:
+        RunFolderError: If the folder holds another run or other files, is in use, or cannot be written.
+    """
+
+    def __init__(self, path: str | Path, *, asked: Mapping[str, object], kind: str):
+        self.path = Path(path)
+        self.identity = identity_of({"kind": kind, **asked})
+        self._asked = {"kind": kind, **asked}
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = self._take_lock()
+        except OSError as error:
+            if isinstance(error, RunFolderError):
+                raise
+            raise _unwritable(self.path, error) from error
+        try:
+            self.state = self._claim()
+        except BaseException:
+            self.close()
+            raise
+        self._records: IO[bytes] | None = None
+
+    def _take_lock(self) -> IO[str]:
+        lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise RunFolderError(
+                f"{self.path} is in use by another process.\n"
+                "Wait until it ends, or choose another folder with --out."
+            ) from error
+        return lock
+
+    def _claim(self) -> State:
+        if self.manifest_path.exists():
+            manifest = read_json(self.manifest_path)
+            if manifest.get("identity") != self.identity:
+                raise RunFolderError(
+                    f"{self.path} belongs to another run: {_difference(manifest.get('asked', {}), self._asked)}.\n"
+                    "Choose another folder with --out, or delete this one."
+                )
+            return "finished" if manifest.get("status") == "finished" else "interrupted"
+        foreign = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
+        if foreign:
+            raise RunFolderError(
+                f"{self.path} holds files that are not a run's: {', '.join(sorted(foreign)[:3])}.\n"
+                "Choose an empty or new folder with --out."
+            )
+        self.write_manifest({"status": "running"})
+        return "new"
+
+    @property
+    def manifest_path(self) -> Path:
+        """Where the manifest lies."""
+        return self.path / "manifest.json"
+
+    def write_manifest(self, facts: Mapping[str, object]) -> None:
+        """Write the manifest: identity, what was asked, and ``facts``."""
+        head = {"schema": SCHEMA_VERSION, "identity": self.identity, "asked": self._asked}
+        write_json(self.manifest_path, {**head, **facts})
+
+    def rewind(self, size: int) -> None:
+        """Cut ``records.jsonl`` back to ``size`` bytes: what followed the checkpoint is measured again."""
+        path = self.path / "records.jsonl"
+        try:
+            with path.open("ab") as file:
+                if file.tell() < size:
+                    raise RunFolderError(
+                        f"{path} is shorter than its checkpoint says ({file.tell()} < {size} bytes).\n"
+                        "The file was changed by another program; start in a new folder."
+                    )
+                file.truncate(size)
+        except OSError as error:
+            raise error if isinstance(error, RunFolderError) else _unwritable(path, error) from error
+
+    def append(self, records: Iterable[Record]) -> int:
+        """Append ``records``; returns the size of ``records.jsonl`` in bytes after it."""
+        path = self.path / "records.jsonl"
+        try:
+            if self._records is None:
+                self._records = path.open("ab")
+            self._records.write("".join(f"{to_line(r)}\n" for r in records).encode())
+            self._records.flush()
+            return self._records.tell()
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def sync(self) -> None:
+        """Make the appended records survive a power cut; called before a checkpoint counts on them."""
+        if self._records is not None:
+            os.fsync(self._records.fileno())
+
+    def finish(self, facts: Mapping[str, object]) -> None:
+        """Write ``records.parquet`` and mark the run finished, in this order."""
+        path = self.path / "records.jsonl"
+        with atomic_path(self.path / "records.parquet") as beside:
+            write_parquet(read_jsonl(path) if path.exists() else [], beside)
+        self.write_manifest({**facts, "status": "finished"})
+
+    def close(self) -> None:
+        """Release the lock."""
+        if getattr(self, "_records", None) is not None:
+            self._records.close()
+        self._lock.close()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _difference(old: Mapping[str, object], new: Mapping[str, object]) -> str:
+    keys = [k for k in {**old, **new} if old.get(k) != new.get(k)]
+    return "; ".join(f"{k} was {old.get(k)!r}, now {new.get(k)!r}" for k in keys[:3]) or "older version"
+
+
+def write_arrays(path: Path, arrays: Mapping[str, object]) -> None:
+    """Write named arrays as a compressed ``.npz``, atomically."""
+    import numpy as np
+
+    with atomic_path(path) as beside, beside.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def read_arrays(path: Path) -> dict:
+    """Read what :func:`write_arrays` wrote, without unpickling anything.
+
+    Raises:
+        RunFolderError: If the file is missing or damaged.
+    """
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise RunFolderError(
+            f"{path} cannot be read: {error}.\nRun the command that made the folder again."
+        ) from error

@@ -1,0 +1,486 @@
+"""One training loop, on Accelerate, with exact resume.
+
+The loop knows neither what is measured nor why: an :class:`Instrument` measures, a run folder keeps.
+Random numbers come from three places that never meet: batches (a function of seed and step), dropout
+(torch's global generator, saved in every checkpoint), evaluation (fixed windows, drawn beforehand).
+So how often a run is evaluated does not change what it learns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch import Tensor, nn
+
+from triplepoint.checkpoints import Checkpoints, Snapshot, best_weights_path
+from triplepoint.errors import NonFiniteLossError
+from triplepoint.objectives import Objective, slice_of, to_device
+from triplepoint.recipes import Recipe
+from triplepoint.records import Record
+from triplepoint.resources import PeakMemory, step_clock
+from triplepoint.runs import RunFolder, write_arrays
+from triplepoint.weights import load_into, load_tensors, save_tensors
+
+HALF_LIFE_SHARE = 0.15
+"""Half-life of the averaged weights as a share of the steps so far: inside the 10-20 % advised."""
+
+DEFINITIONS: dict[str, dict[str, str]] = {
+    "train_loss": {
+        "definition": "cross-entropy on the fixed train windows, eval mode, raw weights",
+        "unit": "nats/token",
+        "source": "triplepoint",
+    },
+    "val_loss": {
+        "definition": "cross-entropy on the fixed validation windows, eval mode, raw weights",
+        "unit": "nats/token",
+        "source": "triplepoint",
+    },
+    "train_loss_ema": {
+        "definition": "train_loss of exponentially averaged weights, half-life 15 % of the steps so far",
+        "unit": "nats/token",
+        "source": "triplepoint",
+    },
+    "val_loss_ema": {
+        "definition": "val_loss of exponentially averaged weights, half-life 15 % of the steps so far",
+        "unit": "nats/token",
+        "source": "triplepoint",
+    },
+    "report_loss": {
+        "definition": "cross-entropy on the fixed report windows, text used for nothing else; the best checkpoint is chosen on validation",
+        "unit": "nats/token",
+        "source": "triplepoint",
+    },
+    "lr": {"definition": "learning rate of the last update", "unit": "1", "source": "triplepoint"},
+    "s1": {
+        "definition": "cumulative learning rate S1, the sum over updates: the clock on which arms are compared",
+        "unit": "1",
+        "source": "arXiv 2408.11029",
+    },
+    "grad_norm": {
+        "definition": "norm of the gradient before clipping, mean over the updates since the last record",
+        "unit": "nats",
+        "source": "triplepoint",
+    },
+    "clip_rate": {
+        "definition": "share of the updates since the last record whose gradient was clipped",
+        "unit": "share",
+        "source": "triplepoint",
+    },
+    "loss_spikes": {
+        "definition": "updates so far whose batch loss lay over 6 standard deviations above the 50 before",
+        "unit": "count",
+        "source": "triplepoint",
+    },
+    "step_time": {
+        "definition": "median seconds of one training step without evaluation: process CPU time on a CPU, wall time else",
+        "unit": "s",
+        "source": "triplepoint",
+    },
+    "step_wall_time": {
+        "definition": "median wall seconds of one training step without evaluation",
+        "unit": "s",
+        "source": "triplepoint",
+    },
+    "tokens_per_s": {
+        "definition": "tokens of a step over step_time",
+        "unit": "tokens/s",
+        "source": "triplepoint",
+    },
+    "peak_memory": {
+        "definition": "largest resident memory of the process during the run; on CUDA the allocator's peak",
+        "unit": "bytes",
+        "source": "triplepoint",
+    },
+}
+"""What each metric is, in what unit and after whom: copied into the manifest of a run."""
+
+
+class Instrument(Protocol):
+    """What the loop asks of whoever measures; :class:`triplepoint.measurement.Probe` is one."""
+
+    def before_step(self, step: int) -> None: ...  # noqa: D102
+    def after_backward(self, step: int) -> None: ...  # noqa: D102
+    def before_update(self) -> Any: ...  # noqa: D102
+    def update_records(self, before: Any, step: int) -> list[Record]: ...  # noqa: D102
+    def evaluate(self, step: int) -> tuple[dict[str, np.ndarray], list[Record]]: ...  # noqa: D102
+    def losses(self) -> dict[str, np.ndarray]: ...  # noqa: D102
+    def report(self) -> np.ndarray | None: ...  # noqa: D102
+    def state(self) -> dict[str, Tensor]: ...  # noqa: D102
+    def load_state(self, state: Mapping[str, Tensor]) -> None: ...  # noqa: D102
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """How a run ended."""
+
+    status: Literal["finished", "diverged"]
+    step: int
+    """Steps done."""
+    arrays: dict[str, np.ndarray]
+    """``val_loss``, ``train_loss`` [evaluation, window], ``eval_steps``; ``..._ema`` with ``average_steps``."""
+
+
+def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Split parameters for AdamW: matrices are decayed; alphas, gains, biases, shifts and scales are not."""
+    matrices = [p for p in model.parameters() if p.requires_grad and p.ndim >= 2]
+    others = [p for p in model.parameters() if p.requires_grad and p.ndim < 2]
+    groups = [(matrices, weight_decay), (others, 0.0)]
+    return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
+
+
+def make_accelerator(precision: str) -> Accelerator:
+    """Return an Accelerator of this precision, also where another run of the process had another one."""
+    mixed = {"fp32": "no", "bf16": "bf16"}[precision]
+    if AcceleratorState._shared_state.get("_mixed_precision", mixed) != mixed:
+        AcceleratorState._reset_state()
+    return Accelerator(mixed_precision=mixed)
+
+
+class Average:
+    """Exponential average of weights whose half-life grows with the run."""
+
+    def __init__(self, model: nn.Module):
+        self.names = [n for n, p in model.named_parameters() if p.is_floating_point()]
+        self._live = [p for p in model.parameters() if p.is_floating_point()]
+        self.values = [p.detach().clone() for p in self._live]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Move towards the live weights; at step t the half-life is 0.15 t steps."""
+        keep = 0.5 ** (1 / (HALF_LIFE_SHARE * step))
+        torch._foreach_lerp_(self.values, [p.detach() for p in self._live], 1 - keep)
+
+    @torch.no_grad()
+    def exchange(self) -> None:
+        """Swap live and averaged weights; call twice."""
+        for value, live in zip(self.values, self._live, strict=True):
+            kept = live.detach().clone()
+            live.copy_(value)
+            value.copy_(kept)
+
+
+class Loop:
+    """The state of one run between two steps, and how to take the next."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Callable[[int], Iterator[Any]],
+        *,
+        objective: Objective,
+        recipe: Recipe,
+        instrument: Instrument,
+        folder: RunFolder,
+        arm: str,
+        tokens_per_step: int,
+    ):
+        self.recipe, self.objective, self.instrument = recipe, objective, instrument
+        self.folder, self._arm, self._tokens = folder, arm, tokens_per_step
+        self._batches = batches
+        self._accelerator = make_accelerator(recipe.precision)
+        fused = self._accelerator.device.type in ("cpu", "cuda")
+        optimizer = torch.optim.AdamW(
+            decay_groups(model, recipe.weight_decay), lr=recipe.lr, betas=recipe.betas, fused=fused
+        )
+        self.raw = model
+        self._model, self._optimizer = self._accelerator.prepare(model, optimizer)
+        self._average = Average(model) if recipe.average_steps else None
+        self.step, self._s1 = 0, 0.0
+        self._history: dict[str, list[np.ndarray]] = {}
+        self._losses: list[float] = []
+        self._norms: list[Tensor] = []
+        self._recent: list[float] = []
+        self._spikes = 0
+        self._times: list[tuple[float, float]] = []
+        self._records_size = 0
+        self._checkpoints = Checkpoints(folder.path / "checkpoints")
+
+    @property
+    def main(self) -> bool:
+        """Whether this process writes."""
+        return self._accelerator.is_main_process
+
+    # -- one step --------------------------------------------------------------------------------------
+
+    def run(self, progress: Callable[[int, float], None]) -> TrainResult:
+        """Train from where the run stands to its end."""
+        recipe = self.recipe
+        evaluations, averages = set(recipe.evaluations), set(recipe.average_steps)
+        torch.manual_seed(_mix(recipe.seed, 1))
+        self._resume()
+        memory = PeakMemory(self._accelerator.device)
+        clock = step_clock(self._accelerator.device)
+        self._model.train()
+        batches = self._batches(self.step)
+        while self.step < recipe.steps:
+            step = self.step + 1
+            start = clock()
+            batch = self._share(next(batches))
+            loss, updates = self._update(batch, step, watch=step in averages)
+            self.step = step
+            end = clock()
+            # enough for a median, little enough for a checkpoint
+            self._times = [*self._times[-499:], (end[0] - start[0], end[1] - start[1])]
+            if not math.isfinite(loss):
+                return self._stop_on_non_finite(step)
+            if step in evaluations:
+                self._evaluate(step, averaged=step in averages, extra=updates)
+            if step == recipe.steps or (recipe.checkpoint_every and step % recipe.checkpoint_every == 0):
+                self._save()
+            progress(step, loss)
+        self._record(self._closing_records(memory))
+        return self._result("finished")
+
+    def _share(self, batch: Any) -> Any:
+        """Return this process's rows of a batch, on its device."""
+        accelerator = self._accelerator
+        if accelerator.num_processes > 1:
+            batch = slice_of(batch, accelerator.process_index, None, accelerator.num_processes)
+        return to_device(batch, accelerator.device)
+
+    def _update(self, batch: Any, step: int, *, watch: bool) -> tuple[float, list[Record]]:
+        recipe, lr = self.recipe, self.recipe.lr_at(step)
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        self.instrument.before_step(step)
+        with self._accelerator.autocast():
+            loss = self.objective.loss(self._model, batch)
+        self._accelerator.backward(loss)
+        self.instrument.after_backward(step)
+        self._norms.append(self._clip())
+        before = self.instrument.before_update() if watch else None
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._s1 += lr
+        if self._average is not None:
+            self._average.update(step)
+        value = float(loss.detach())
+        self._count_spike(value)
+        return value, self.instrument.update_records(before, step) if watch else []
+
+    def _clip(self) -> Tensor:
+        limit = self.recipe.clip or math.inf
+        return self._accelerator.clip_grad_norm_(self._model.parameters(), limit).detach()
+
+    def _count_spike(self, loss: float) -> None:
+        if len(self._recent) == 50 and math.isfinite(loss):
+            usual = statistics.fmean(self._recent)
+            self._spikes += loss > usual + 6 * statistics.pstdev(self._recent, usual)
+        self._recent = [*self._recent[-49:], loss]
+
+    # -- measuring -------------------------------------------------------------------------------------
+
+    def _evaluate(self, step: int, *, averaged: bool, extra: list[Record]) -> None:
+        arrays, records = self.instrument.evaluate(step)
+        if averaged:
+            self._average.exchange()
+            ema = self.instrument.losses()
+            self._average.exchange()
+            arrays |= {f"{name}_ema": losses for name, losses in ema.items()}
+            arrays["average_steps"] = np.array(step)
+        best = min((h.mean() for h in self._history.get("val_loss", [])), default=math.inf)
+        if self.main and arrays["val_loss"].mean() < best:
+            save_tensors(best_weights_path(self.folder.path), self.raw.state_dict())
+        for name, losses in {**arrays, "eval_steps": np.array(step)}.items():
+            self._history.setdefault(name, []).append(losses)
+        means = [
+            self._row(name, float(losses.mean()), step, unit="nats/token", n=len(losses))
+            for name, losses in arrays.items()
+            if name != "average_steps"
+        ]
+        self._record([*means, *self._loop_records(step), *records, *extra])
+
+    def _loop_records(self, step: int) -> list[Record]:
+        norms = torch.stack(self._norms).double().cpu()
+        self._norms = []
+        limit = self.recipe.clip or math.inf
+        return [
+            self._row("lr", self.recipe.lr_at(step), step),
+            self._row("s1", self._s1, step),
+            self._row("grad_norm", float(norms.mean()), step, n=len(norms)),
+            self._row("clip_rate", float((norms > limit).double().mean()), step, n=len(norms)),
+            self._row("loss_spikes", self._spikes, step),
+        ]
+
+    def _closing_records(self, memory: PeakMemory) -> list[Record]:
+        """Return the two endpoints and what the run cost."""
+        val = np.array([losses.mean() for losses in self._history["val_loss"]])
+        steps = [int(s) for s in self._history["eval_steps"]]
+        best = int(np.argmin(val))
+        rows = [
+            self._row("val_loss", float(val[-1]), steps[-1], endpoint="fixed_step"),
+            self._row("val_loss", float(val[best]), steps[best], endpoint="best_checkpoint"),
+        ]
+        rows += self._report_records(steps[-1], steps[best])
+        if self._times:
+            own, wall = (statistics.median(t) for t in zip(*self._times, strict=True))
+            rows += [
+                self._row("step_time", own, self.step, n=len(self._times)),
+                self._row("step_wall_time", wall, self.step, n=len(self._times)),
+                self._row("tokens_per_s", self._tokens / own, self.step),
+                self._row("peak_memory", memory.peak(), self.step),
+            ]
+        return rows
+
+    def _report_records(self, last: int, best: int) -> list[Record]:
+        final = self.instrument.report()
+        if final is None:
+            return []
+        live = {k: v.detach().clone() for k, v in self.raw.state_dict().items()}
+        path = best_weights_path(self.folder.path)
+        load_into(self.raw, load_tensors(path), source=path)
+        chosen = self.instrument.report()
+        load_into(self.raw, live, source=path)
+        ends = [("fixed_step", final, last), ("best_checkpoint", chosen, best)]
+        return [
+            self._row("report_loss", float(x.mean()), step, endpoint=endpoint, n=len(x))
+            for endpoint, x, step in ends
+        ]
+
+    def _row(self, metric: str, value: float, step: int, **more: object) -> Record:
+        more.setdefault("unit", DEFINITIONS[metric]["unit"])
+        return Record(
+            metric=metric, value=value, step=step, arm=self._arm, seed=self.recipe.seed, **more
+        )
+
+    def _record(self, records: list[Record]) -> None:
+        if self.main:
+            self._records_size = self.folder.append(records)
+
+    def _stop_on_non_finite(self, step: int) -> TrainResult:
+        if step == 1:
+            raise NonFiniteLossError(
+                f"The loss of {self._arm} is not finite at the first step.\n"
+                "Check the initial weights and the data; try a longer warm-up or fp32."
+            )
+        self._record([self._row("train_loss", math.nan, step), self._row("val_loss", math.nan, step)])
+        return self._result("diverged")
+
+    def _result(self, status: Literal["finished", "diverged"]) -> TrainResult:
+        arrays = {name: np.stack(rows) for name, rows in self._history.items()}
+        if self.main:
+            write_arrays(self.folder.path / "arrays.npz", arrays)
+        return TrainResult(status=status, step=self.step, arrays=arrays)
+
+    # -- checkpoints -----------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        if not self.main:
+            return
+        self.folder.sync()
+        counts = {
+            "s1": self._s1, "spikes": self._spikes, "recent": self._recent, "times": self._times,
+            "records": self._records_size,
+        }  # fmt: skip
+        tensors = {f"probe|{k}": v for k, v in self.instrument.state().items()}
+        if self._norms:
+            tensors["norms"] = torch.stack(self._norms)
+        if self._average is not None:
+            tensors |= {f"average|{n}": v for n, v in zip(self._average.names, self._average.values, strict=True)}
+        self._checkpoints.save(
+            Snapshot(
+                step=self.step,
+                model=self.raw.state_dict(),
+                optimizer=_optimizer_tensors(self.raw, self._optimizer),
+                rest=tensors,
+                counts=counts,
+                history={name: np.stack(rows) for name, rows in self._history.items()},
+            )
+        )
+
+    def _resume(self) -> None:
+        """Take up the newest checkpoint, and forget every record written after it."""
+        snapshot = self._checkpoints.latest()
+        if snapshot is None:
+            if self.main:
+                self.folder.rewind(0)
+            return
+        source = self._checkpoints.path
+        self.step = snapshot.step
+        load_into(self.raw, snapshot.model, source=source)
+        _load_optimizer(self.raw, self._optimizer, snapshot.optimizer)
+        self._s1, self._spikes = snapshot.counts["s1"], snapshot.counts["spikes"]
+        self._recent = list(snapshot.counts["recent"])
+        self._times = [tuple(t) for t in snapshot.counts["times"]]
+        self._records_size = snapshot.counts["records"]
+        self._norms = list(snapshot.rest["norms"].unbind()) if "norms" in snapshot.rest else []
+        self._history = {name: list(rows) for name, rows in snapshot.history.items()}
+        if self._average is not None:
+            for name, value in zip(self._average.names, self._average.values, strict=True):
+                value.copy_(snapshot.rest[f"average|{name}"])
+        probe = {k.removeprefix("probe|"): v for k, v in snapshot.rest.items() if k.startswith("probe|")}
+        self.instrument.load_state(probe)
+        if self.main:
+            self.folder.rewind(self._records_size)
+
+
+def train(
+    model: nn.Module,
+    batches: Callable[[int], Iterator[Any]],
+    *,
+    objective: Objective,
+    recipe: Recipe,
+    instrument: Instrument,
+    folder: RunFolder,
+    arm: str,
+    tokens_per_step: int,
+    progress: Callable[[int, float], None] = lambda step, loss: None,
+) -> TrainResult:
+    """Train ``model`` as ``recipe`` says; an interrupted run goes on from its last checkpoint.
+
+    On a CPU a resumed run ends with bit-equal losses. The caller finishes the folder.
+
+    Args:
+        model: Newly built; changed in place.
+        batches: ``batches(k)`` yields the batches from the (k+1)-th on.
+        objective: The loss.
+        recipe: Hyperparameters.
+        instrument: What measures, made from this very model.
+        folder: Where records, arrays and checkpoints go.
+        arm: Name of the run in records.
+        tokens_per_step: For the throughput; sequences x tokens.
+        progress: Called after each step with the step and the batch loss.
+
+    Raises:
+        NonFiniteLossError: If the loss is not finite at the first step.
+        CheckpointError: If the newest checkpoint is damaged.
+    """
+    loop = Loop(
+        model, batches, objective=objective, recipe=recipe, instrument=instrument, folder=folder,
+        arm=arm, tokens_per_step=tokens_per_step,
+    )  # fmt: skip
+    return loop.run(progress)
+
+
+def _mix(seed: int, stream: int) -> int:
+    """Return the seed of a numbered stream: neighbouring run seeds do not share one."""
+    return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    names = {id(p): n for n, p in model.named_parameters()}
+    states = getattr(optimizer, "optimizer", optimizer).state
+    return {
+        f"{names[id(p)]}|{key}": value
+        for p, state in states.items()
+        for key, value in state.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _load_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+) -> None:
+    parameters = dict(model.named_parameters())
+    states = getattr(optimizer, "optimizer", optimizer).state
+    for name, tensor in tensors.items():
+        path, _, key = name.rpartition("|")
+        states[parameters[path]][key] = tensor.to(parameters[path].device)
