@@ -111,7 +111,6 @@ def test_large_permutation_p_is_sampled_and_never_zero():
 
 def test_sampled_permutation_p_is_near_the_exact_one():
     scores, labels = rng().normal(size=30), np.arange(30) < 12
-    scores = scores + 0.5 * labels
     exact = scipy.stats.mannwhitneyu(
         scores[labels], scores[~labels], alternative="greater", method="exact"
     ).pvalue
@@ -345,10 +344,10 @@ def test_unpaired_or_unusable_losses_are_refused():
 
 
 def test_confidence_sequence_by_hand():
-    # alpha = exp(-1/2): -2 ln alpha = 1, rho^2 = (1 + ln 2) / n_star; n = n_star = 1, std = 1
-    grown = 2 + math.log(2)
-    half = math.sqrt(grown / (grown - 1) * (math.log(grown) + 1))
-    got = asymptotic_confidence_sequence(5.0, 1.0, 1, alpha=math.exp(-0.5), n_star=1)
+    # alpha = exp(-1/2): -2 ln alpha = 1, rho^2 = (1 + ln 2) / 2, n rho^2 = 2 + 2 ln 2
+    grown = 3 + 2 * math.log(2)
+    half = 3 * math.sqrt(grown / (4 * (grown - 1)) * (math.log(grown) + 1))
+    got = asymptotic_confidence_sequence(5.0, 3.0, 4, alpha=math.exp(-0.5), n_star=2)
     assert got == pytest.approx((5 - half, 5 + half))
 
 

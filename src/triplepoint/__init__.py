@@ -1,5 +1,50 @@
-"""triplepoint: which phase is a training run in, before you pay for the whole of it."""
+"""triplepoint: which phase is a training run in, before you pay for the whole of it.
+
+Public names are resolved when they are first used, so that ``triplepoint --help`` does not pay for torch.
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from triplepoint.data import load_corpus as load_corpus
+    from triplepoint.ops import OPS as OPS
+    from triplepoint.report import write_report as write_report
+    from triplepoint.screening import Arm as Arm
+    from triplepoint.screening import Plan as Plan
+    from triplepoint.screening import Verdict as Verdict
+    from triplepoint.screening import screen as screen
+    from triplepoint.surgery import SwapReport as SwapReport
+    from triplepoint.surgery import roles as roles
+    from triplepoint.surgery import swap_norms as swap_norms
+    from triplepoint.surgery import unswap_norms as unswap_norms
+
+_PUBLIC = {
+    "Arm": "triplepoint.screening",
+    "OPS": "triplepoint.ops",
+    "Plan": "triplepoint.screening",
+    "SwapReport": "triplepoint.surgery",
+    "Verdict": "triplepoint.screening",
+    "load_corpus": "triplepoint.data",
+    "roles": "triplepoint.surgery",
+    "screen": "triplepoint.screening",
+    "swap_norms": "triplepoint.surgery",
+    "unswap_norms": "triplepoint.surgery",
+    "write_report": "triplepoint.report",
+}
+
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'triplepoint' has no attribute '{name}'")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -16,7 +16,14 @@ from torch import Tensor, nn
 
 from triplepoint.capture import Capture
 from triplepoint.families import find_norms
-from triplepoint.metrics import METRICS, SATURATION_DEFINITIONS, Metric, State, add_states, saturation
+from triplepoint.metrics import (
+    METRICS,
+    SATURATION_DEFINITIONS,
+    Metric,
+    State,
+    add_states,
+    saturation,
+)
 from triplepoint.metrics.saturation import THRESHOLDS
 from triplepoint.objectives import Batch, Objective, length_of, slice_of
 from triplepoint.ops import NormOp
@@ -135,7 +142,9 @@ class Probe:
         self._sites = sites_of(model)
         self._alphas = {path: op.alpha for path, op in self._sites.items() if hasattr(op, "alpha")}
         self._born = {path: float(alpha.detach()) for path, alpha in self._alphas.items()}
-        self._saturation = {p: m for p, op in self._sites.items() if (m := saturation_of(op, dtype=dtype))}
+        self._saturation = {
+            p: m for p, op in self._sites.items() if (m := saturation_of(op, dtype=dtype))
+        }
         self._batch_saturation = saturation({"@2": 2.0})
         self._seen: dict[str, dict[str, State]] = {}
         self._batch: dict[str, State] = {}
@@ -155,7 +164,10 @@ class Probe:
         seen["input_rms"] = add_states(seen.get("input_rms"), METRICS["input_rms"].update(x))
 
     def _add_batch(self, site: str, state: State) -> None:
-        self._batch[site] = {**self._batch.get(site, {}), **add_states(_part(self._batch.get(site), state), state)}
+        self._batch[site] = {
+            **self._batch.get(site, {}),
+            **add_states(_part(self._batch.get(site), state), state),
+        }
 
     # -- during a training step ------------------------------------------------------------------------
 
@@ -221,12 +233,18 @@ class Probe:
             self._capture.on = True
             arrays["train_loss"] = self._window_losses("train")
             self._capture.on = False
-        records = [*self._site_records(step), *self._alpha_records(step), *self._batch_records(step)]
+        records = [
+            *self._site_records(step),
+            *self._alpha_records(step),
+            *self._batch_records(step),
+        ]
         for name, state in logits.items():
             records += self._computed(METRICS[name], state, step)
         return arrays, records
 
-    def _window_losses(self, name: str, see_logits: Callable[[Tensor], None] | None = None) -> np.ndarray:
+    def _window_losses(
+        self, name: str, see_logits: Callable[[Tensor], None] | None = None
+    ) -> np.ndarray:
         windows = self._windows[name]
         losses = []
         for start in range(0, length_of(windows), self._rows):
@@ -243,7 +261,9 @@ class Probe:
         return records
 
     def _alpha_records(self, step: int) -> list[Record]:
-        drift = {path: float(alpha.detach()) - self._born[path] for path, alpha in self._alphas.items()}
+        drift = {
+            path: float(alpha.detach()) - self._born[path] for path, alpha in self._alphas.items()
+        }
         records = []
         for path, change in drift.items():
             records.append(self._record("alpha", self._born[path] + change, step, site=path))
@@ -258,14 +278,20 @@ class Probe:
         for site, state in self._batch.items():
             if "n" in state:
                 share = self._batch_saturation.compute(state)["saturation@2"]
-                records.append(self._record("batch_saturation@2", share, step, site=site, n=int(state["n"])))
+                records.append(
+                    self._record("batch_saturation@2", share, step, site=site, n=int(state["n"]))
+                )
             if "grad" in state:
                 mean = float(state["grad"] / state["steps"])
-                records.append(self._record("site_grad_norm", mean, step, site=site, n=int(state["steps"])))
+                records.append(
+                    self._record("site_grad_norm", mean, step, site=site, n=int(state["steps"]))
+                )
         self._batch = {}
         return records
 
-    def _computed(self, metric: Metric, state: State, step: int, site: str | None = None) -> list[Record]:
+    def _computed(
+        self, metric: Metric, state: State, step: int, site: str | None = None
+    ) -> list[Record]:
         n = int(state["n"])
         return [self._record(k, v, step, site=site, n=n) for k, v in metric.compute(state).items()]
 
@@ -277,7 +303,9 @@ class Probe:
 
     def state(self) -> dict[str, Tensor]:
         """Return what was counted on training batches since the last evaluation."""
-        return {f"{site}|{k}": v.cpu() for site, state in self._batch.items() for k, v in state.items()}
+        return {
+            f"{site}|{k}": v.cpu() for site, state in self._batch.items() for k, v in state.items()
+        }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take up what :meth:`state` returned."""

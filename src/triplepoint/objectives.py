@@ -144,7 +144,10 @@ def concatenate(batches: list[Batch]) -> Batch:
     """Join batches of the same form along their first axis."""
     first = batches[0]
     if isinstance(first, Mapping):
-        return {k: torch.cat([b[k] for b in batches]) if isinstance(v, Tensor) else v for k, v in first.items()}
+        return {
+            k: torch.cat([b[k] for b in batches]) if isinstance(v, Tensor) else v
+            for k, v in first.items()
+        }
     if isinstance(first, tuple | list):
         return tuple(torch.cat([b[i] for b in batches]) for i in range(len(first)))
     return torch.cat(batches)

@@ -107,7 +107,7 @@ def judge_arm(
     *,
     steps: Sequence[int],
     val_losses: Sequence[float],
-    plateau: float,
+    plateau: float | None,
     planned_steps: int,
     diverged_at: int | None = None,
     baseline_exit: int | None = None,
@@ -125,7 +125,7 @@ def judge_arm(
     Args:
         steps: Optimiser steps of the evaluations, ascending; not empty.
         val_losses: Validation losses at them, nats per token.
-        plateau: Nats per token, on the validation windows.
+        plateau: Nats per token, on the validation windows; None where the task has none.
         planned_steps: Length of the planned run.
         diverged_at: What :func:`diverged_step` said, or the step at which the run stopped.
         baseline_exit: The baseline's :func:`plateau_exit_step`; None for the baseline itself or where it
@@ -136,7 +136,7 @@ def judge_arm(
     """
     if diverged_at is not None:
         return Judgement("diverged", f"the loss left its range at step {diverged_at}")
-    left = plateau_exit_step(steps, val_losses, plateau)
+    left = steps[0] if plateau is None else plateau_exit_step(steps, val_losses, plateau)
     if left is None:
         return _judge_on_plateau(
             steps[-1], planned_steps, baseline_exit, alpha_drift_std, prediction_kl, plateau
@@ -148,7 +148,8 @@ def judge_arm(
             "overfitting",
             f"validation loss has risen from {best:.3f} at step {best_step} to {val_losses[-1]:.3f}",
         )
-    return Judgement("generalising", f"left the plateau at step {left}; validation loss {val_losses[-1]:.3f}")
+    since = "" if plateau is None else f"left the plateau at step {left}; "
+    return Judgement("generalising", f"{since}validation loss {val_losses[-1]:.3f}")
 
 
 def _judge_on_plateau(
@@ -170,7 +171,13 @@ def _judge_on_plateau(
         frozen, sign = False, "neither alphas nor predictions were measured"
     left = f"the baseline left it at step {baseline_exit}"
     if not frozen:
-        return Judgement("fitting", f"{on_plateau}, {left}; {sign}: it is moving, so slow rather than stalled")
+        return Judgement(
+            "fitting", f"{on_plateau}, {left}; {sign}: it is moving, so slow rather than stalled"
+        )
     if step >= planned_steps or step >= max(2000, 20 * baseline_exit):
-        return Judgement("collapsed", f"{on_plateau}, {left}; {sign}; no time left to expect an escape")
-    return Judgement("stalled", f"{on_plateau}, {left}; {sign}: frozen. Runs have escaped later than this")
+        return Judgement(
+            "collapsed", f"{on_plateau}, {left}; {sign}; no time left to expect an escape"
+        )
+    return Judgement(
+        "stalled", f"{on_plateau}, {left}; {sign}: frozen. Runs have escaped later than this"
+    )

@@ -35,6 +35,18 @@ def identity_of(asked: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def default_folder(kind: str, *asked: object) -> Path:
+    """Return a folder under ``runs`` named after what was asked, so that the same command finds it again."""
+    return Path("runs") / f"{kind}-{identity_of({'asked': [repr(a) for a in asked]})[:8]}"
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a path to write to; at the end it takes the place of ``path``, whole or not at all."""
@@ -95,15 +107,24 @@ class RunFolder:
         path: The folder; made if missing.
         asked: What identifies the run: everything that changes its numbers, as JSON values.
         kind: ``train`` or ``screen``; part of the identity.
+        writer: False for the other processes of a run on several: they neither lock nor write.
 
     Raises:
         RunFolderError: If the folder holds another run or other files, is in use, or cannot be written.
     """
 
-    def __init__(self, path: str | Path, *, asked: Mapping[str, object], kind: str):
+    def __init__(
+        self, path: str | Path, *, asked: Mapping[str, object], kind: str, writer: bool = True
+    ):
         self.path = Path(path)
         self.identity = identity_of({"kind": kind, **asked})
         self._asked = {"kind": kind, **asked}
+        self._records: IO[bytes] | None = None
+        self._lock: IO[str] | None = None
+        if not writer:
+            finished = read_json(self.manifest_path).get("status") == "finished"
+            self.state: State = "finished" if finished else "interrupted"
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = self._take_lock()
@@ -116,7 +137,6 @@ class RunFolder:
         except BaseException:
             self.close()
             raise
-        self._records: IO[bytes] | None = None
 
     def _take_lock(self) -> IO[str]:
         lock = (self.path / ".lock").open("w")
@@ -170,7 +190,9 @@ class RunFolder:
                     )
                 file.truncate(size)
         except OSError as error:
-            raise error if isinstance(error, RunFolderError) else _unwritable(path, error) from error
+            raise (
+                error if isinstance(error, RunFolderError) else _unwritable(path, error)
+            ) from error
 
     def append(self, records: Iterable[Record]) -> int:
         """Append ``records``; returns the size of ``records.jsonl`` in bytes after it."""
@@ -198,9 +220,9 @@ class RunFolder:
 
     def close(self) -> None:
         """Release the lock."""
-        if getattr(self, "_records", None) is not None:
-            self._records.close()
-        self._lock.close()
+        for file in (self._records, self._lock):
+            if file is not None:
+                file.close()
 
     def __enter__(self) -> RunFolder:
         return self
@@ -211,7 +233,10 @@ class RunFolder:
 
 def _difference(old: Mapping[str, object], new: Mapping[str, object]) -> str:
     keys = [k for k in {**old, **new} if old.get(k) != new.get(k)]
-    return "; ".join(f"{k} was {old.get(k)!r}, now {new.get(k)!r}" for k in keys[:3]) or "older version"
+    return (
+        "; ".join(f"{k} was {old.get(k)!r}, now {new.get(k)!r}" for k in keys[:3])
+        or "older version"
+    )
 
 
 def write_arrays(path: Path, arrays: Mapping[str, object]) -> None:

@@ -44,7 +44,10 @@ class SwapReport:
 
     def __str__(self) -> str:
         lines = [f"{self.op}: {len(self.swapped)} norms swapped, {len(self.skipped)} skipped"]
-        lines += [f"  swapped {i.path} ({i.role})" + (f": {i.warning}" if i.warning else "") for i in self.swapped]
+        lines += [
+            f"  swapped {i.path} ({i.role})" + (f": {i.warning}" if i.warning else "")
+            for i in self.swapped
+        ]
         lines += [f"  skipped {i.path} ({i.kind}): {i.reason}" for i in self.skipped]
         return "\n".join(lines + [f"  {policy}" for policy in self.policies])
 
@@ -89,9 +92,7 @@ def swap_norms(
         ModelError: If the model has nothing to swap.
     """
     name, op_class, preset = _resolve(op)
-    report = SwapReport(
-        op=name, preset=preset and preset.name, swapped=[], skipped=[], policies=[]
-    )
+    report = SwapReport(op=name, preset=preset and preset.name, swapped=[], skipped=[], policies=[])
     chosen = _chooser(where)
     for site in [*find_norms(model), *_own_ops(model)]:
         item = SwapItem(path=site.path, kind=site.kind, role=site.role, reason=site.reason)
@@ -105,10 +106,18 @@ def swap_norms(
     if not report.swapped:
         raise ModelError(
             f"{type(model).__name__} has no norm to swap"
-            + (f" ({len(report.skipped)} skipped, the first because: {report.skipped[0].reason})" if report.skipped else "")
+            + (
+                f" ({len(report.skipped)} skipped, the first because: {report.skipped[0].reason})"
+                if report.skipped
+                else ""
+            )
             + ".\nSwappable are nn.LayerNorm, nn.RMSNorm and triplepoint's own ops; see triplepoint.families.find_norms(model)."
         )
-    scale = policy.embedding_scale if policy and policy.embedding_scale is not None else bool(preset and preset.embedding_scale)
+    scale = (
+        policy.embedding_scale
+        if policy and policy.embedding_scale is not None
+        else bool(preset and preset.embedding_scale)
+    )
     if scale:
         report.policies.append(_scale_embeddings(model))
     return report
@@ -152,7 +161,11 @@ def _born(op_class: type[NormOp], site: NormSite, preset: Preset | None) -> Norm
     op.role = site.role
     for hooks in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
         getattr(op, hooks).update(getattr(norm, hooks))
-    for flags in ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
+    for flags in (
+        "_forward_hooks_with_kwargs",
+        "_forward_pre_hooks_with_kwargs",
+        "_forward_hooks_always_called",
+    ):
         getattr(op, flags).update(getattr(norm, flags))
     return op
 
@@ -187,7 +200,10 @@ class ScaledEmbedding(nn.Embedding):
         """Return ``embedding`` with a scale: the same parameters, hooks and mode."""
         scaled = cls.__new__(cls)
         scaled.__dict__.update(
-            {k: v.copy() if k.startswith("_") and hasattr(v, "copy") else v for k, v in embedding.__dict__.items()}
+            {
+                k: v.copy() if k.startswith("_") and hasattr(v, "copy") else v
+                for k, v in embedding.__dict__.items()
+            }
         )
         scaled.scale = scale
         return scaled
@@ -199,9 +215,15 @@ class ScaledEmbedding(nn.Embedding):
 
 
 def _scale_embeddings(model: nn.Module) -> str:
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and not isinstance(m, ScaledEmbedding)]
+    tables = [
+        m
+        for m in model.modules()
+        if isinstance(m, nn.Embedding) and not isinstance(m, ScaledEmbedding)
+    ]
     if not tables:
-        return "embedding scale: not applied, the model has no nn.Embedding (or has the scale already)"
+        return (
+            "embedding scale: not applied, the model has no nn.Embedding (or has the scale already)"
+        )
     width, like = tables[0].embedding_dim, tables[0].weight
     scale = nn.Parameter(torch.full((1,), math.sqrt(width), device=like.device, dtype=like.dtype))
     for table in tables:

@@ -12,23 +12,25 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from torch import nn
 
 import triplepoint
 from triplepoint import measurement, training
 from triplepoint.data import Corpus, load_corpus
-from triplepoint.errors import RunFolderError, TriplepointError
+from triplepoint.errors import NonFiniteLossError, RunFolderError, TriplepointError
 from triplepoint.measurement import Probe
 from triplepoint.models import GPT2, config_of, parameter_counts
-from triplepoint.objectives import Batch, Objective, concatenate
+from triplepoint.objectives import Batch, Objective, concatenate, length_of
 from triplepoint.recipes import Recipe
 from triplepoint.records import Record, read_jsonl
-from triplepoint.runs import RunFolder, read_arrays, read_json
+from triplepoint.runs import RunFolder, read_arrays, read_json, write_arrays
 from triplepoint.surgery import swap_norms
 
 Progress = Callable[[int, float], None]
@@ -54,7 +56,9 @@ class ArmRun:
 
     def series(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """Return steps and values of a whole-model metric along the run."""
-        rows = [r for r in self.records if r.metric == metric and r.site is None and r.endpoint is None]
+        rows = [
+            r for r in self.records if r.metric == metric and r.site is None and r.endpoint is None
+        ]
         return np.array([r.step for r in rows], dtype=int), np.array([r.value for r in rows])
 
     def last(self, metric: str) -> float | None:
@@ -96,6 +100,7 @@ def run_arm(
     recipe: Recipe,
     arm: str,
     facts: Mapping[str, object],
+    must_start: bool = True,
     progress: Progress = lambda step, loss: None,
 ) -> ArmRun:
     """Train one arm into the run folder ``path``; a finished one is read, an interrupted one resumed.
@@ -110,25 +115,29 @@ def run_arm(
         recipe: Hyperparameters; its seed is the run's.
         arm: Name in records.
         facts: More for the manifest, e.g. data and plateau.
+        must_start: Whether a loss that is not finite at the first step is an error; else the arm diverged.
         progress: Called after each step.
     """
     asked = {**asked, "arm": arm, "recipe": dataclasses.asdict(recipe)}
-    with RunFolder(path, asked=asked, kind="train") as folder:
+    with _claimed(path, asked) as folder:
         if folder.state == "finished":
             return load_arm(path)
         torch.manual_seed(recipe.seed)
         model = build(recipe.seed)
-        example = next(iter(batches(0)))
         manifest = {
             **facts,
             "arm": arm,
             "seed": recipe.seed,
+            "tokens_per_step": _tokens_of(next(iter(batches(0)))),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": triplepoint.__version__,
             "versions": versions(),
             "model": {**dict(facts.get("model", {})), **parameter_counts(model)},
             "metrics": DEFINITIONS,
         }
-        folder.write_manifest({**manifest, "status": "running"})
+        main = is_main_process()
+        if main:
+            folder.write_manifest({**manifest, "status": "running"})
         probe = Probe(
             model, objective, windows, every=recipe.sample_every, rows=recipe.batch,
             dtype=DTYPES[recipe.precision], arm=arm, seed=recipe.seed,
@@ -136,12 +145,40 @@ def run_arm(
         try:
             result = training.train(
                 model, batches, objective=objective, recipe=recipe, instrument=probe, folder=folder,
-                arm=arm, tokens_per_step=_tokens_of(example), progress=progress,
+                arm=arm, tokens_per_step=manifest["tokens_per_step"], progress=progress,
             )  # fmt: skip
+            ended = {"outcome": result.status, "last_step": result.step}
+        except NonFiniteLossError:
+            if must_start:
+                raise
+            if main:
+                write_arrays(path / "arrays.npz", {})
+            ended = {"outcome": "diverged", "last_step": 1}
         finally:
             probe.close()
-        folder.finish({**manifest, "outcome": result.status, "last_step": result.step})
+        if main:
+            folder.finish({**manifest, **ended})
+    PartialState().wait_for_everyone()
     return load_arm(path)
+
+
+def is_main_process() -> bool:
+    """Return whether this is the process that writes: the only one, or the first of ``accelerate launch``."""
+    return PartialState().is_main_process
+
+
+@contextlib.contextmanager
+def _claimed(path: Path, asked: Mapping[str, object]) -> Iterator[RunFolder]:
+    """Open the run folder: the main process claims it, then the others look at it."""
+    state = PartialState()
+    with contextlib.ExitStack() as stack:
+        if state.is_main_process:
+            folder = stack.enter_context(RunFolder(path, asked=asked, kind="train"))
+        state.wait_for_everyone()
+        if not state.is_main_process:
+            folder = stack.enter_context(RunFolder(path, asked=asked, kind="train", writer=False))
+        state.wait_for_everyone()
+        yield folder
 
 
 def _tokens_of(batch: Batch) -> int:
@@ -203,11 +240,13 @@ class Cell:
     data: DataSpec
     recipe: Recipe
     dropout: float = 0.0
-    source: str = ""
-    """Identity of the data that the caller read (its SHA-256): other data under the same path is another run."""
+    must_start: bool = True
+    """Whether a loss that is not finite at the first step is an error; else the arm diverged."""
 
 
-def build_model(size: str, *, op: str | None, vocab: int, context: int, dropout: float) -> nn.Module:
+def build_model(
+    size: str, *, op: str | None, vocab: int, context: int, dropout: float
+) -> nn.Module:
     """Build a named size with its norms replaced by ``op``."""
     model = GPT2(config_of(size, vocab=vocab, context=context, dropout=dropout))
     if op is not None:
@@ -246,6 +285,7 @@ def run_cell(cell: Cell, progress: Progress = lambda step, loss: None) -> ArmRun
             "model": {"name": cell.size},
             "op": cell.op,
         },
+        must_start=cell.must_start,
         progress=progress,
     )  # fmt: skip
 
@@ -388,8 +428,6 @@ def _alive(pid: int) -> bool:
 
 def fixed_windows(batches: Iterator[Batch], count: int) -> Batch:
     """Join the first batches of an iterator until there are at least ``count`` windows."""
-    from triplepoint.objectives import length_of
-
     taken, total = [], 0
     while total < count:
         taken.append(next(batches))

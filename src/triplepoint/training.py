@@ -21,7 +21,7 @@ from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
 from triplepoint.checkpoints import Checkpoints, Snapshot, best_weights_path
-from triplepoint.errors import NonFiniteLossError
+from triplepoint.errors import NonFiniteLossError, PlanError
 from triplepoint.objectives import Objective, slice_of, to_device
 from triplepoint.recipes import Recipe
 from triplepoint.records import Record
@@ -186,6 +186,11 @@ class Loop:
         self.folder, self._arm, self._tokens = folder, arm, tokens_per_step
         self._batches = batches
         self._accelerator = make_accelerator(recipe.precision)
+        if recipe.batch % self._accelerator.num_processes:
+            raise PlanError(
+                f"A batch of {recipe.batch} does not divide into {self._accelerator.num_processes} processes.\n"
+                "Choose a batch that is a multiple of the number of processes."
+            )
         fused = self._accelerator.device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(
             decay_groups(model, recipe.weight_decay), lr=recipe.lr, betas=recipe.betas, fused=fused
@@ -233,9 +238,12 @@ class Loop:
                 return self._stop_on_non_finite(step)
             if step in evaluations:
                 self._evaluate(step, averaged=step in averages, extra=updates)
-            if step == recipe.steps or (recipe.checkpoint_every and step % recipe.checkpoint_every == 0):
+            if step == recipe.steps or (
+                recipe.checkpoint_every and step % recipe.checkpoint_every == 0
+            ):
                 self._save()
             progress(step, loss)
+        self._accelerator.wait_for_everyone()  # the main process writes the weights that all read next
         self._record(self._closing_records(memory))
         return self._result("finished")
 
@@ -361,7 +369,9 @@ class Loop:
                 f"The loss of {self._arm} is not finite at the first step.\n"
                 "Check the initial weights and the data; try a longer warm-up or fp32."
             )
-        self._record([self._row("train_loss", math.nan, step), self._row("val_loss", math.nan, step)])
+        self._record(
+            [self._row("train_loss", math.nan, step), self._row("val_loss", math.nan, step)]
+        )
         return self._result("diverged")
 
     def _result(self, status: Literal["finished", "diverged"]) -> TrainResult:
@@ -384,7 +394,10 @@ class Loop:
         if self._norms:
             tensors["norms"] = torch.stack(self._norms)
         if self._average is not None:
-            tensors |= {f"average|{n}": v for n, v in zip(self._average.names, self._average.values, strict=True)}
+            tensors |= {
+                f"average|{n}": v
+                for n, v in zip(self._average.names, self._average.values, strict=True)
+            }
         self._checkpoints.save(
             Snapshot(
                 step=self.step,
@@ -416,7 +429,9 @@ class Loop:
         if self._average is not None:
             for name, value in zip(self._average.names, self._average.values, strict=True):
                 value.copy_(snapshot.rest[f"average|{name}"])
-        probe = {k.removeprefix("probe|"): v for k, v in snapshot.rest.items() if k.startswith("probe|")}
+        probe = {
+            k.removeprefix("probe|"): v for k, v in snapshot.rest.items() if k.startswith("probe|")
+        }
         self.instrument.load_state(probe)
         if self.main:
             self.folder.rewind(self._records_size)

@@ -81,14 +81,21 @@ def _kind(module: nn.Module) -> tuple[str | None, str | None]:
         if isinstance(module, refused):
             return "look-alike", reason
     if "norm" in type(module).__name__.lower() and not any(module.children()):
-        return "look-alike", f"its class {type(module).__name__} is not one that is known to be a LayerNorm or RMSNorm"
+        return (
+            "look-alike",
+            f"its class {type(module).__name__} is not one that is known to be a LayerNorm or RMSNorm",
+        )
     return None, None
 
 
 def _role(model: nn.Module, path: str) -> str:
     parent_path, _, name = path.rpartition(".")
     role = next((r for pattern, r in _ROLE_OF_NAME if re.search(pattern, name.lower())), None)
-    if role is None and re.fullmatch(r"norm|ln|layer_?norm", name.lower()) and not re.search(r"\d", path):
+    if (
+        role is None
+        and re.fullmatch(r"norm|ln|layer_?norm", name.lower())
+        and not re.search(r"\d", path)
+    ):
         role = "final"  # a lone norm outside the numbered blocks
     if getattr(model.get_submodule(parent_path), "norm_first", None) is False:
         # nn.TransformerEncoderLayer and its decoder twin, in their default post-norm form

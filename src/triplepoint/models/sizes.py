@@ -76,5 +76,3 @@ def parameter_counts(model: nn.Module) -> dict[str, int]:
         "params_no_positions": total - positions,
         "params_non_embedding": total - embeddings,
     }
-
-

@@ -6,7 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from triplepoint.ops._base import Affine, affine_kind_of, copy_affine, dim_of, last_below_one, scalar
+from triplepoint.ops._base import (
+    Affine,
+    affine_kind_of,
+    copy_affine,
+    dim_of,
+    last_below_one,
+    scalar,
+)
 
 
 class Derf(Affine):

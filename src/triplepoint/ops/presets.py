@@ -61,7 +61,10 @@ _TABLE = (
 PRESETS: dict[str, dict[str, Preset]] = {
     "dyt": {
         "paper": Preset(
-            name="paper", alpha=_two, embedding_scale=False, source=f"{_PAPER}, alpha 2.0 everywhere"
+            name="paper",
+            alpha=_two,
+            embedding_scale=False,
+            source=f"{_PAPER}, alpha 2.0 everywhere",
         ),
         "recommended": Preset(
             name="recommended", alpha=alpha_by_role, embedding_scale=True, source=_TABLE

@@ -44,10 +44,16 @@ def change(value: float | None) -> str:
 
 
 def change_interval(interval: Sequence[float | None] | None) -> str:
-    """Format the 95 % interval of a relative change; empty where there is none."""
+    """Format the 95 % interval of a relative change; empty where there is none.
+
+    Example:
+        >>> change_interval([0.01, 0.025]).replace(NBSP, " ")
+        '+1.0 to +2.5 %'
+    """
     if not interval or not all(known(end) for end in interval):
         return ""
-    return f"{change(interval[0])} to {change(interval[1])}"
+    low, high = (change(end) for end in interval)
+    return f"{low.removesuffix(f'{NBSP}%')} to {high}"
 
 
 def share(value: float | None) -> str:
@@ -116,6 +122,16 @@ def listed(names: Sequence[str]) -> str:
         'a, b and c'
     """
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def shortened(text: str, length: int) -> str:
+    """Return ``text``, its beginning left out where it is longer than ``length``.
+
+    Example:
+        >>> shortened("layers.11.norm", 8)
+        '…11.norm'
+    """
+    return text if len(text) <= length else f"\N{HORIZONTAL ELLIPSIS}{text[1 - length :]}"
 
 
 def plain(value: object) -> str:

@@ -1,9 +1,9 @@
 // Draws every figure whose JSON the page carries; nothing is loaded from elsewhere.
 (function () {
-  var config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  var config = { displaylogo: false, responsive: true, modeBarButtons: [["resetScale2d", "toImage"]] };
   var plots = [];
   document.querySelectorAll("script[data-figure]").forEach(function (source) {
-    var place = document.getElementById(source.dataset.figure);
+    var place = document.getElementById("figure-" + source.dataset.figure);
     var figure = JSON.parse(source.textContent);
     Plotly.newPlot(place, figure.data, figure.layout, config);
     plots.push(place);

@@ -11,10 +11,11 @@ import jinja2
 from markupsafe import Markup
 
 from triplepoint.records import Record, read_jsonl, read_parquet
-from triplepoint.report import formats, tables
-from triplepoint.report.figures import loss_figure, to_json
-from triplepoint.report.series import Series, index
-from triplepoint.report.site_figures import alpha_figure, saturation_figure
+from triplepoint.report import facts, formats, tables
+from triplepoint.report.figures import to_json
+from triplepoint.report.losses import loss_figure
+from triplepoint.report.series import Series, index, last
+from triplepoint.report.sites import alpha_figure, saturation_figure
 from triplepoint.runs import atomic_path, read_json
 
 WORDS = {
@@ -65,12 +66,13 @@ def render(manifest: Mapping, records: Sequence[Record], verdict: Mapping | None
     """
     series = index(records, manifest.get("arms"))
     kind = (manifest.get("asked") or {}).get("kind") or "run"
+    word = str((verdict or {}).get("verdict") or "No verdict")
     return _template().render(
         kind=kind,
         title=_title(kind, manifest, verdict or {}, series),
         manifest=manifest,
         verdict=verdict,
-        word=WORDS.get((verdict or {}).get("verdict"), str((verdict or {}).get("verdict"))),
+        word=WORDS.get(word, word),
         endpoint=tables.ENDPOINTS.get((verdict or {}).get("criterion")),
         colours={arm.name: arm.colour for arm in series.arms},
         figures=_figures(manifest, verdict or {}, series),
@@ -85,20 +87,21 @@ def _title(kind: str, manifest: Mapping, verdict: Mapping, series: Series) -> st
     candidates = [arm.name for arm in series.arms if not arm.is_baseline]
     baseline = [arm.name for arm in series.arms if arm.is_baseline]
     if kind == "screen" and candidates and baseline:
-        return f"{formats.listed(candidates)} against {baseline[0]}{on}"
+        few = (
+            formats.listed(candidates) if len(candidates) <= 3 else f"{len(candidates)} candidates"
+        )
+        return f"{few} against {baseline[0]}{on}"
     return f"{formats.listed(candidates or baseline) or 'Training'}{on}"
 
 
 def _figures(manifest: Mapping, verdict: Mapping, series: Series) -> dict[str, Markup]:
-    """Return the JSON of each figure that the run has numbers for, by the id of its place."""
-    ends = [candidate.get("endpoints") or {} for candidate in verdict.get("candidates") or []]
-    fixed = [step for end in ends if (step := (end.get("fixed_step") or {}).get("baseline_step"))]
+    """Return the JSON of each figure that the run has numbers for, by the name of its place."""
     found = {
         "losses": loss_figure(
             series,
             plateau=(manifest.get("plateau") or {}).get("val"),
             best_steps=_best_steps(verdict),
-            fixed_step=fixed[0] if fixed else None,
+            fixed_step=_fixed_step(verdict, series),
             planned=_plan(manifest, verdict).get("steps"),
             unit=_loss_unit(manifest),
         ),
@@ -108,13 +111,28 @@ def _figures(manifest: Mapping, verdict: Mapping, series: Series) -> dict[str, M
     return {name: Markup(to_json(figure)) for name, figure in found.items() if figure}
 
 
+def _endpoint(candidate: Mapping, name: str) -> Mapping:
+    return (candidate.get("endpoints") or {}).get(name) or {}
+
+
+def _fixed_step(verdict: Mapping, series: Series) -> int | None:
+    """Return the step at which arms are compared; None where there is one arm only."""
+    if len(series.arms) < 2:
+        return None
+    for candidate in verdict.get("candidates") or []:
+        step = _endpoint(candidate, "fixed_step").get("baseline_step")
+        if step is not None:
+            return step
+    ends = [last(series.mean("val_loss", arm)) for arm in series.arms]
+    return max((end[0] for end in ends if end), default=None)
+
+
 def _best_steps(verdict: Mapping) -> dict[str, int]:
-    arms = [verdict.get("baseline") or {}]
-    arms += [
-        {"arm": c.get("arm"), "best_step": ((c.get("endpoints") or {}).get("best_checkpoint") or {}).get("candidate_step")}
-        for c in verdict.get("candidates") or []
-    ]
-    return {a["arm"]: a["best_step"] for a in arms if a.get("arm") and a.get("best_step") is not None}
+    baseline = verdict.get("baseline") or {}
+    steps = {baseline.get("arm"): baseline.get("best_step")}
+    for candidate in verdict.get("candidates") or []:
+        steps[candidate.get("arm")] = _endpoint(candidate, "best_checkpoint").get("candidate_step")
+    return {arm: step for arm, step in steps.items() if arm is not None and step is not None}
 
 
 def _plan(manifest: Mapping, verdict: Mapping) -> Mapping:
@@ -128,20 +146,19 @@ def _loss_unit(manifest: Mapping) -> str:
 
 
 def _tables(manifest: Mapping, verdict: Mapping, series: Series) -> dict:
-    plan = _plan(manifest, verdict)
-    cost = verdict.get("cost") or {}
+    candidates, plan = verdict.get("candidates") or [], _plan(manifest, verdict)
     return {
-        "candidates": verdict.get("candidates") or [],
-        "rows": tables.candidate_rows(verdict, verdict.get("criterion")) if verdict else [],
-        "scale": formats.share(tables.forest_scale(verdict.get("candidates") or [])),
-        "runs": tables.run_rows(series),
-        "arms": tables.arm_rows(manifest, series),
-        "rules": tables.rule_rows(verdict.get("rules")),
-        "facts": tables.facts(manifest, plan),
+        "candidates": candidates,
+        "groups": tables.column_groups(candidates),
+        "rows": tables.candidate_rows(verdict, verdict.get("criterion")),
+        "scale": formats.share(tables.forest_scale(candidates)),
+        "runs": facts.run_rows(series),
+        "arms": facts.arm_rows(manifest, series),
+        "rules": facts.rule_rows(verdict.get("rules")),
+        "facts": facts.facts(manifest, plan),
         "plan": plan,
-        "cost": {**cost, "spent": formats.duration(cost.get("spent_s")), "at_stake": formats.duration(cost.get("at_stake_s")),
-                 "share": formats.share(cost.get("spent_share"))} if cost else None,
-    }  # fmt: skip
+        "cost": facts.cost_of(verdict.get("cost")),
+    }
 
 
 @functools.cache

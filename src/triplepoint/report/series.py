@@ -117,6 +117,22 @@ def lowest(curve: Curve) -> tuple[int, float] | None:
     return min(finite)[::-1] if finite else None
 
 
+def at(curve: Curve, step: int) -> float | None:
+    """Return the value at ``step``, linear between neighbours; None outside the curve.
+
+    Example:
+        >>> at({0: 1.0, 10: 3.0}, 5)
+        2.0
+    """
+    if step in curve or not curve:
+        return curve.get(step)
+    before = max((s for s in curve if s < step), default=None)
+    after = min((s for s in curve if s > step), default=None)
+    if before is None or after is None:
+        return None
+    return curve[before] + (curve[after] - curve[before]) * (step - before) / (after - before)
+
+
 def thinned(steps: Iterable[int], limit: int) -> list[int]:
     """Return at most ``limit`` of ``steps``, evenly, first and last included.
 

@@ -1,0 +1,59 @@
+"""``triplepoint train``: one arm of a screen, as long as you like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    model: Annotated[str, typer.Option(help="A named size, or a run folder for its architecture.")] = "gpt2-0.4m",
+    op: Annotated[str, typer.Option(help="What stands at the norm sites, with or without preset.")] = "layernorm",
+    data: Annotated[str | None, typer.Option(help="As in screen. Default: the embedded corpus.")] = None,
+    train_tokens: Annotated[int | None, typer.Option(help="Train on the first N tokens. Default: all.")] = None,
+    steps: Annotated[int, typer.Option(help="Optimiser steps.")] = 1000,
+    eval_every: Annotated[int, typer.Option(help="Steps between evaluations.")] = 50,
+    checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints; 0 for one at the end.")] = 250,
+    seed: Annotated[int, typer.Option(help="Seed of weights, batches and dropout.")] = 0,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
+    batch: Annotated[int, typer.Option(help="Sequences per step, over all processes.")] = 8,
+    context: Annotated[int | None, typer.Option(help="Tokens per sequence. Default: the size's own.")] = None,
+    schedule: Annotated[str, typer.Option(help="cosine or constant.")] = "cosine",
+    warmup: Annotated[int, typer.Option(help="Steps of warm-up.")] = 100,
+    weight_decay: Annotated[float, typer.Option(help="AdamW's, on matrices only.")] = 0.1,
+    dropout: Annotated[float, typer.Option(help="The model's.")] = 0.0,
+    precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = "fp32",
+    tokenizer: Annotated[str | None, typer.Option(help="Local tokenizer folder (extra hf). Default: bytes.")] = None,
+    vocab: Annotated[int | None, typer.Option(help="Vocabulary of a .bin file. Default: 50304.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder. Default: runs/train-HASH.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the records as JSON Lines, and nothing else on stdout.")] = False,
+) -> None:  # fmt: skip
+    """Train one model with one op; resumable, several processes through ``accelerate launch``."""
+    from triplepoint.cli._models import size_of
+    from triplepoint.cli._output import command_line, resumable
+    from triplepoint.cli._training import evaluation_steps, run_with_bar, show_run
+    from triplepoint.models import config_of
+    from triplepoint.ops import parse_op_name
+    from triplepoint.recipes import Recipe
+    from triplepoint.runs import default_folder
+    from triplepoint.sweeps import Cell, DataSpec
+
+    size, (name, _) = size_of(model), parse_op_name(op)
+    recipe = Recipe(
+        steps=steps, lr=lr, batch=batch, warmup=warmup, schedule=schedule, weight_decay=weight_decay,
+        precision=precision, seed=seed, checkpoint_every=checkpoint_every,
+        eval_steps=evaluation_steps(steps, eval_every),
+    )  # fmt: skip
+    spec = DataSpec(
+        path=data, tokenizer=tokenizer, vocab=vocab, train_tokens=train_tokens,
+        context=config_of(size, context=context, dropout=dropout).context,
+    )  # fmt: skip
+    cell = Cell(
+        path=out or default_folder("train", size, op, spec, recipe, dropout), arm=op, size=size, data=spec,
+        recipe=recipe, dropout=dropout, op=None if name == "layernorm" else op,
+    )  # fmt: skip
+    with resumable(command_line(cell.path)):
+        run = run_with_bar(cell)
+    show_run(run, json=json)

@@ -1,0 +1,470 @@
+"""Finished calibrations -> a verdict. Reads runs, trains nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from triplepoint.phases import Judgement, diverged_step, judge_arm, plateau_exit_step
+from triplepoint.published import Facts, apply_rules
+from triplepoint.records import Record
+from triplepoint.screening import clocks, words
+from triplepoint.screening.plans import TIE_MARGIN, Plan
+from triplepoint.screening.verdicts import (
+    CandidateVerdict,
+    Comparison,
+    NextLook,
+    Verdict,
+    Word,
+    overall,
+)
+from triplepoint.statistics import paired_relative_interval
+from triplepoint.sweeps import ArmRun
+
+EPOCHS_FORECAST = 1.0
+"""Plans of more passes than this may over-fit, which a calibration of one pass cannot show."""
+S1_SHARE = 0.05
+"""Least share of the plan's clock that a calibration must cover for its ratio to be carried forward."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Arms:
+    """All runs of one arm, one per seed, and what they have in common."""
+
+    name: str
+    runs: tuple[ArmRun, ...]
+    op: str
+    preset: str | None
+    lr: float
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps of the evaluations that all seeds have."""
+        shortest = min(self.runs, key=lambda r: len(r.arrays["eval_steps"]))
+        return [int(s) for s in shortest.arrays["eval_steps"]]
+
+    def losses(self, name: str) -> np.ndarray:
+        """Return losses [seed, evaluation, window]."""
+        return np.stack([r.arrays[name][: len(self.steps)] for r in self.runs]).astype(np.float64)
+
+    def curve(self, name: str) -> np.ndarray:
+        """Return the mean loss over seeds and windows, per evaluation."""
+        return self.losses(name).mean(axis=(0, 2))
+
+    def mean_of(self, metric: str, **where: object) -> float | None:
+        """Return the mean over seeds (and sites) of a metric's last records."""
+        return _mean([v for run in self.runs for v in last_values(run.records, metric, **where)])
+
+    def diverged_at(self) -> int | None:
+        """Return the first step at which any seed diverged."""
+        found = [self._diverged(run) for run in self.runs]
+        return min((s for s in found if s is not None), default=None)
+
+    def _diverged(self, run: ArmRun) -> int | None:
+        if run.outcome == "diverged":
+            return run.last_step
+        if run.plateau is None:
+            return None
+        train, val = (run.arrays[name].mean(axis=1) for name in ("train_loss", "val_loss"))
+        return diverged_step(
+            [int(s) for s in run.arrays["eval_steps"]],
+            np.where(np.isfinite(val), train, math.nan).tolist(),
+            run.plateau["train"],
+            warmup=int(run.facts["asked"]["recipe"]["warmup"]),
+        )
+
+
+def last_values(
+    records: Sequence[Record], metric: str, *, endpoint: str | None = None
+) -> list[float]:
+    """Return a metric's values at its last step: one for the whole model, or one per site."""
+    rows = [r for r in records if r.metric == metric and r.endpoint == endpoint]
+    last = max((r.step for r in rows), default=None)
+    return [r.value for r in rows if r.step == last]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+class Judge:
+    """Turns the runs of one screen into its verdict.
+
+    Args:
+        plan: What the user is about to train.
+        baseline: Its runs.
+        candidates: Theirs.
+        criterion: The endpoint that counts.
+        tie_margin: Fraction of the baseline's loss within which arms are equal.
+        parameters: Counts by convention, of the baseline.
+        tokens_per_step: Tokens of one step.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: Plan,
+        baseline: Arms,
+        candidates: Sequence[Arms],
+        criterion: str,
+        parameters: Mapping[str, int],
+        tokens_per_step: int,
+        tie_margin: float = TIE_MARGIN,
+    ):
+        self.plan, self.baseline, self.candidates = plan, baseline, candidates
+        self.criterion, self.margin = criterion, tie_margin
+        self.parameters, self.tokens = parameters, tokens_per_step
+        self.recipe = dict(baseline.runs[0].facts["asked"]["recipe"])
+        self.steps = int(self.recipe["steps"])
+        self.plateau = baseline.runs[0].plateau
+        self.measured = plan.steps == self.steps
+        self.plan_facts = self._plan_facts()
+        self.baseline_diverged = baseline.diverged_at()
+        self.baseline_exit = self._exit(baseline)
+
+    def verdict(self, *, spent_s: float, notes: Sequence[str] = ()) -> Verdict:
+        """Judge every candidate and say what to do."""
+        judged = [self._candidate(c) for c in self.candidates]
+        word, recommended = overall(judged, self.baseline.name)
+        baseline = self._baseline_facts()
+        cost = self._cost(spent_s)
+        headline, summary = words.tell(
+            word=word, recommended=recommended, criterion=self.criterion, plan=self.plan_facts,
+            baseline=baseline, candidates=judged, cost=cost,
+        )  # fmt: skip
+        return Verdict(
+            verdict=word,
+            recommended=recommended,
+            criterion=self.criterion,
+            headline=headline,
+            summary=summary,
+            plan=self.plan_facts,
+            baseline=baseline,
+            candidates=judged,
+            rules=apply_rules(self._facts(judged)),
+            cost=cost,
+            notes=[*notes, *self._notes()],
+        )
+
+    # -- plan, baseline, cost --------------------------------------------------------------------------
+
+    def _plan_facts(self) -> dict[str, Any]:
+        plan, tokens = self.plan, self.plan.steps * self.tokens
+        unique, counted = plan.unique_tokens, self.parameters.get("params_no_positions")
+        whole = plan.recipe()
+        s1_now = self.baseline.runs[0].series("s1")[1]
+        return {
+            "steps": plan.steps,
+            "tokens": tokens,
+            "unique_tokens": unique,
+            "epochs": tokens / unique if unique else None,
+            "tokens_per_parameter": unique / counted if unique and counted else None,
+            "parameter_convention": "params_no_positions (all but learned positions, tied weights once)",
+            "processed_tokens_per_parameter": tokens / counted if counted else None,
+            **self.parameters,
+            "schedule": plan.schedule,
+            "lr": plan.lr,
+            "warmup": plan.warmup,
+            "calibration_steps": self.steps,
+            "calibration_warmup": self.recipe["warmup"],
+            "calibration_schedule": self.recipe["schedule"],
+            "s1_share": float(s1_now[-1]) / (whole.s1_at(plan.steps) * self.baseline.lr / plan.lr) if len(s1_now) else None,
+            "measured": self.measured,
+            "assumed": plan.assumed,
+            "tie_margin": self.margin,
+            "seeds": [r.seed for r in self.baseline.runs],
+        }  # fmt: skip
+
+    def _exit(self, arm: Arms) -> int | None:
+        """Return the step at which the slowest seed left the plateau; None unless all have."""
+        if arm.diverged_at() is not None:
+            return None
+        if self.plateau is None:
+            return arm.steps[0]  # no plateau to leave
+        found = [
+            plateau_exit_step(arm.steps, val.mean(axis=1).tolist(), self.plateau["val"])
+            for val in arm.losses("val_loss")
+        ]
+        return None if None in found else max(found)
+
+    def _baseline_facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "arm": self.baseline.name,
+            "lr": self.baseline.lr,
+            "plateau": self.plateau,
+        }
+        phase = self._phase(self.baseline, baseline_exit=None)
+        facts |= {
+            "phase": phase.phase,
+            "phase_reason": phase.reason,
+            "plateau_exit_step": self.baseline_exit,
+        }
+        if self.baseline_diverged is None:
+            val, train = self.baseline.curve("val_loss"), self.baseline.curve("train_loss")
+            best = int(np.argmin(val))
+            facts |= {
+                "val_loss": float(val[-1]),
+                "train_loss": float(train[-1]),
+                "train_val_gap": float(val[-1] - train[-1]),
+                "best_val_loss": float(val[best]),
+                "best_step": self.baseline.steps[best],
+            }
+        return facts
+
+    def _cost(self, spent_s: float) -> dict[str, Any]:
+        step_s = self.baseline.mean_of("step_wall_time")
+        at_stake = step_s * self.plan.steps if step_s else None
+        return {
+            "spent_s": spent_s,
+            "at_stake_s": at_stake,
+            "spent_share": spent_s / at_stake if at_stake else None,
+            "baseline_step_s": step_s,
+        }
+
+    def _facts(self, judged: Sequence[CandidateVerdict]) -> Facts:
+        baseline = self._baseline_facts()
+        saturations = [c.saturation_2 for c in judged if c.saturation_2 is not None]
+        return Facts(
+            tokens_per_parameter=self.plan_facts["tokens_per_parameter"],
+            unique_tokens=self.plan.unique_tokens,
+            epochs=self.plan_facts["epochs"],
+            saturation_2=max(saturations) if saturations else None,
+            train_val_gap=baseline.get("train_val_gap"),
+        )
+
+    def _notes(self) -> list[str]:
+        notes = []
+        seeds = len(self.baseline.runs)
+        if seeds == 1:
+            notes.append(
+                "One seed: the intervals cover the windows only and say nothing about another seed."
+            )
+        elif seeds < 5:
+            notes.append(
+                f"{seeds} seeds: where seeds differ more than windows do, a nominal 95 % interval covers less "
+                f"({'about 61 %' if seeds == 2 else 'about 82 %' if seeds == 3 else 'under 88 %'} in a simulation)."
+            )
+        if self.plateau is None:
+            notes.append(
+                "The batches are no token windows: there is no unigram plateau, so stalls are not looked for."
+            )
+        return notes
+
+    # -- one candidate ---------------------------------------------------------------------------------
+
+    def _phase(self, arm: Arms, *, baseline_exit: int | None) -> Judgement:
+        """Return the worst phase over the seeds."""
+        diverged = arm.diverged_at()
+        if diverged is not None:
+            return Judgement("diverged", f"the loss left its range at step {diverged}")
+        judged = [self._phase_of(run, arm, baseline_exit) for run in arm.runs]
+        order = ("collapsed", "stalled", "fitting", "overfitting", "memorised", "generalising")
+        worst = min(judged, key=lambda j: order.index(j.phase))
+        same = sum(j.phase == worst.phase for j in judged)
+        return Judgement(worst.phase, f"{worst.reason} ({same} of {len(judged)} seeds)")
+
+    def _phase_of(self, run: ArmRun, arm: Arms, baseline_exit: int | None) -> Judgement:
+        val = run.arrays["val_loss"].mean(axis=1).tolist()
+        return judge_arm(
+            steps=arm.steps,
+            val_losses=val[: len(arm.steps)],
+            plateau=self.plateau["val"] if self.plateau else None,
+            planned_steps=self.plan.steps,
+            baseline_exit=baseline_exit,
+            alpha_drift_std=run.last("alpha_drift_std"),
+            prediction_kl=run.last("prediction_kl"),
+        )
+
+    def _candidate(self, arm: Arms) -> CandidateVerdict:
+        phase = self._phase(arm, baseline_exit=self.baseline_exit)
+        comparable = phase.phase != "diverged" and self.baseline_diverged is None
+        endpoints = (
+            self._endpoints(arm) if comparable else {"fixed_step": None, "best_checkpoint": None}
+        )
+        found, even = (
+            self._delay(arm)
+            if comparable
+            else (clocks.Delay(None, None), clocks.BreakEven(None, None))
+        )
+        forecast = self._forecast(arm, found, phase) if comparable else None
+        counted = endpoints[self.criterion]
+        word, why = self._word(arm, phase, counted, forecast)
+        return CandidateVerdict(
+            arm=arm.name,
+            op=arm.op,
+            preset=arm.preset,
+            verdict=word,
+            why=why,
+            delta_rel=counted and counted.delta_rel,
+            interval=counted and counted.interval,
+            endpoints={
+                **endpoints,
+                "matched_train_loss": self._matched(arm, found) if comparable else None,
+            },
+            lr=arm.lr,
+            speed_ratio=found.speed_ratio,
+            offset=found.offset,
+            break_even_speed_ratio=even.speed_ratio,
+            break_even_offset=even.offset,
+            saturation_2=arm.mean_of("saturation@2"),
+            stalled=phase.phase in ("stalled", "collapsed"),
+            collapsed=phase.phase == "collapsed",
+            phase=phase.phase,
+            phase_reason=phase.reason,
+            plateau_exit_step=self._exit(arm),
+            step_time_ratio=self._ratio(arm, "step_time"),
+            tokens_per_s_ratio=self._ratio(arm, "tokens_per_s"),
+            peak_memory_ratio=self._ratio(arm, "peak_memory"),
+            forecast=forecast and dataclasses.asdict(forecast),
+            next=self._next(arm) if word == "undecided" else None,
+            would_change=words.would_change(word, phase.phase, found, even, self.plan_facts),
+        )
+
+    def _ratio(self, arm: Arms, metric: str) -> float | None:
+        ours, theirs = arm.mean_of(metric), self.baseline.mean_of(metric)
+        return ours / theirs if ours and theirs and ours > 0 and theirs > 0 else None
+
+    def _endpoints(self, arm: Arms) -> dict[str, Comparison]:
+        ours, theirs = arm.losses("val_loss"), self.baseline.losses("val_loss")
+        last = (np.full(len(ours), -1), np.full(len(theirs), -1))
+        best = (ours.mean(axis=2).argmin(axis=1), theirs.mean(axis=2).argmin(axis=1))
+        return {
+            name: self._compare(
+                ours, theirs, np.array(arm.steps), np.array(self.baseline.steps), *chosen
+            )
+            for name, chosen in (("fixed_step", last), ("best_checkpoint", best))
+        }
+
+    @staticmethod
+    def _compare(
+        ours: np.ndarray,
+        theirs: np.ndarray,
+        our_steps: np.ndarray,
+        their_steps: np.ndarray,
+        our_choice: np.ndarray,
+        their_choice: np.ndarray,
+    ) -> Comparison:
+        c = np.stack([losses[i] for losses, i in zip(ours, our_choice, strict=True)])
+        b = np.stack([losses[i] for losses, i in zip(theirs, their_choice, strict=True)])
+        delta, low, high = paired_relative_interval(c, b)
+        each = (c.mean(axis=1) - b.mean(axis=1)) / b.mean(axis=1)
+        return Comparison(
+            delta_rel=delta,
+            interval=(low, high),
+            baseline_loss=float(b.mean()),
+            candidate_loss=float(c.mean()),
+            baseline_step=float(their_steps[their_choice].mean()),
+            candidate_step=float(our_steps[our_choice].mean()),
+            by_seed=tuple(float(x) for x in each),
+        )
+
+    def _clock(self, arm: Arms) -> np.ndarray:
+        steps, values = arm.runs[0].series("s1")
+        return np.interp(arm.steps, steps, values)
+
+    def _delay(self, arm: Arms) -> tuple[clocks.Delay, clocks.BreakEven]:
+        s = self._clock(self.baseline)
+        found = clocks.delay(
+            s,
+            self.baseline.curve("train_loss"),
+            self.baseline.curve("val_loss"),
+            arm.curve("train_loss"),
+            arm.curve("val_loss"),
+            self._clock(arm),
+        )
+        return found, clocks.break_even(s, self.baseline.curve("val_loss"), found)
+
+    def _matched(self, arm: Arms, found: clocks.Delay) -> dict[str, float] | None:
+        if found.offset is None:
+            return None
+        loss = float(arm.curve("val_loss")[-1])
+        return {"delta_rel": found.offset / (loss - found.offset), "candidate_loss": loss}
+
+    def _forecast(self, arm: Arms, found: clocks.Delay, phase: Judgement) -> clocks.Forecast | None:
+        """Carry r and c forward, where a calibration can tell the plan's end at all."""
+        facts = self.plan_facts
+        exits = (self.baseline_exit, self._exit(arm))
+        if self.measured or None in exits or facts["epochs"] is None:
+            return None
+        late = max(exits)
+        settled = self._clock(arm)[-1] >= 2 * np.interp(late, arm.steps, self._clock(arm))
+        if facts["epochs"] > EPOCHS_FORECAST or facts["s1_share"] < S1_SHARE or not settled:
+            return None
+        end = self._clock(self.baseline)[-1] / facts["s1_share"]
+        return clocks.forecast(
+            self._clock(self.baseline), self.baseline.curve("val_loss"), found, s_end=end
+        )
+
+    # -- the word --------------------------------------------------------------------------------------
+
+    def _word(
+        self,
+        arm: Arms,
+        phase: Judgement,
+        counted: Comparison | None,
+        forecast: clocks.Forecast | None,
+    ) -> tuple[Word, str]:
+        if phase.phase == "diverged" and self.baseline_diverged is not None:
+            return "unsafe", (
+                f"both arms diverged ({self.baseline.name} at step {self.baseline_diverged}, {arm.name}: "
+                f"{phase.reason}): the plan itself is unstable, try a lower rate or a longer warm-up"
+            )
+        if phase.phase in ("diverged", "collapsed"):
+            return "unsafe", f"{phase.phase}: {phase.reason}"
+        if self.baseline_diverged is not None:
+            if self.measured:
+                return (
+                    "replace",
+                    f"the baseline diverged at step {self.baseline_diverged}; this arm did not",
+                )
+            return (
+                "undecided",
+                f"the baseline diverged at step {self.baseline_diverged}: lower the rate first",
+            )
+        if self.measured:
+            return self._measured_word(counted)
+        if self._exit(arm) is None:
+            return "undecided", f"{phase.phase}: {phase.reason}"
+        return self._forecast_word(forecast)
+
+    def _measured_word(self, counted: Comparison) -> tuple[Word, str]:
+        (low, high), margin, each = counted.interval, self.margin, counted.by_seed
+        told = f"measured {words.percent(counted.delta_rel)} ({words.interval(counted.interval)})"
+        if high < -margin and max(each) < -margin:
+            return "replace", f"{told}: better by more than the {margin:.1%} that count as a tie"
+        if low > -margin and min(each) > -margin:
+            return "keep", f"{told}: not better by more than the {margin:.1%} that count as a tie"
+        return (
+            "undecided",
+            f"{told}: the interval holds the tie margin of -{margin:.1%}; more seeds narrow it",
+        )
+
+    def _forecast_word(self, forecast: clocks.Forecast | None) -> tuple[Word, str]:
+        if forecast is None:
+            return "undecided", words.why_no_forecast(self.plan_facts, EPOCHS_FORECAST, S1_SHARE)
+        low, high = forecast.interval
+        told = f"forecast {words.percent(forecast.delta_rel)} at the planned end ({words.interval(forecast.interval)})"
+        if high < -self.margin:
+            return "replace", f"{told}, all below the tie margin"
+        if low > -self.margin:
+            return "keep", f"{told}, all above the tie margin"
+        return "undecided", f"{told}: both outcomes are inside"
+
+    def _next(self, arm: Arms) -> NextLook:
+        steps = min(2 * self.steps, self.plan.steps)
+        seeds = len(self.baseline.runs)
+        if steps == self.steps:
+            per_seed = self.steps * sum(
+                a.mean_of("step_wall_time") or 0.0 for a in (arm, self.baseline)
+            )
+            return NextLook(
+                steps=steps, cost_s=per_seed * seeds, what=f"{2 * seeds} seeds instead of {seeds}"
+            )
+        per_step = sum(a.mean_of("step_wall_time") or 0.0 for a in (arm, self.baseline))
+        return NextLook(
+            steps=steps, cost_s=per_step * steps * seeds, what=f"both arms to step {steps}"
+        )

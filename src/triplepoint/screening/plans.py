@@ -1,0 +1,100 @@
+"""What the user is about to train, and what a short calibration of it looks like."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal
+
+from torch import nn
+
+from triplepoint.errors import PlanError
+from triplepoint.recipes import Recipe, Schedule, screening_steps
+
+Criterion = Literal["best_checkpoint", "fixed_step"]
+CRITERIA: tuple[Criterion, ...] = ("best_checkpoint", "fixed_step")
+TIE_MARGIN = 0.005
+"""A difference of under 0.5 % of the baseline's loss is a tie."""
+ASSUMED_FACTOR = 20
+"""Without a stated plan it is 20 times the calibration's steps."""
+CALIBRATION_WARMUP = 100
+"""Longest warm-up of a calibration: a plan's own may leave it on a percent of the run's clock."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The training that a screen is to decide about."""
+
+    steps: int
+    """Planned optimiser steps."""
+    unique_tokens: int | None = None
+    """Distinct training tokens; None where unknown, and then no epochs and no T/P."""
+    lr: float = 1e-3
+    """Planned peak learning rate."""
+    batch: int = 8
+    """Sequences per step."""
+    warmup: int = 100
+    """Planned warm-up, steps."""
+    schedule: Schedule = "cosine"
+    """Planned schedule; its decay ends with the plan."""
+    weight_decay: float = 0.1
+    precision: Literal["fp32", "bf16"] = "fp32"
+    assumed: bool = False
+    """Whether the steps were assumed rather than stated."""
+
+    def recipe(self) -> Recipe:
+        """Return the planned training itself.
+
+        Raises:
+            PlanError: If a value is out of range.
+        """
+        return Recipe(
+            steps=self.steps, lr=self.lr, batch=self.batch, warmup=self.warmup, schedule=self.schedule,
+            weight_decay=self.weight_decay, precision=self.precision,
+        )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A candidate that differs from the baseline in more than its norms.
+
+    ``Arm(weight_decay=1.0)`` is the baseline with stronger decay; ``Arm(op="dyt", lr=3e-4)`` a swap at a
+    rate of its own; ``Arm(build=...)`` any other model.
+    """
+
+    build: Callable[[int], nn.Module] | None = None
+    """``build(seed)`` instead of the baseline's."""
+    op: str | None = None
+    """Op with or without preset, swapped into what ``build`` returns."""
+    lr: float | None = None
+    weight_decay: float | None = None
+    warmup: int | None = None
+
+
+def calibration_recipe(plan: Plan, steps: int, *, own_schedule: bool = False) -> Recipe:
+    """Return the recipe of a calibration of ``steps`` steps; its seed and rate are set per arm.
+
+    Warm-up of at most 100 steps, then the planned peak rate held. Where the plan ends with the calibration
+    it is the plan, schedule and all: then the result is measured, not forecast.
+
+    Raises:
+        PlanError: If the plan is shorter than the calibration.
+    """
+    if plan.steps < steps:
+        raise PlanError(
+            f"The plan of {plan.steps} steps is shorter than the calibration of {steps}.\n"
+            f"Give --steps {plan.steps} or fewer: the calibration then is the plan, and its result is measured."
+        )
+    whole = plan.recipe()
+    own = own_schedule or plan.steps == steps
+    stride = max(1, steps // 20)
+    return dataclasses.replace(
+        whole,
+        steps=steps,
+        warmup=whole.warmup if own else min(whole.warmup, CALIBRATION_WARMUP, max(1, steps // 5)),
+        schedule=whole.schedule if own else "constant",
+        horizon=plan.steps,
+        eval_steps=tuple(range(stride, steps + 1, stride)),
+        average_steps=screening_steps(steps) or (steps,),
+        checkpoint_every=max(1, min(100, steps // 2)),
+    )
