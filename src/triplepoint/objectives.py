@@ -117,7 +117,7 @@ def windows_of(batch: Batch) -> Iterator[Batch]:
 def length_of(batch: Batch) -> int:
     """Return how many windows a batch has."""
     if isinstance(batch, Mapping):
-        return len(next(iter(batch.values())))
+        return len(next(v for v in batch.values() if isinstance(v, Tensor)))
     return len(batch[0]) if isinstance(batch, tuple | list) else len(batch)
 
 

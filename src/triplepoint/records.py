@@ -86,7 +86,7 @@ def _whole_lines(path: Path) -> Iterator[Record]:
                 return
             try:
                 yield from_line(line.decode())
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, AttributeError) as error:
                 raise RunFolderError(
                     f"{path}, line {number}: not a record ({error}).\n"
                     "The file was changed by another program; restore it or start in a new folder."

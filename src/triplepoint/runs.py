@@ -56,6 +56,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(path)
+    except RunFolderError:
+        raise
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
@@ -222,7 +224,9 @@ class RunFolder:
         """Release the lock."""
         for file in (self._records, self._lock):
             if file is not None:
-                file.close()
+                # what could not be flushed was reported by append; the lock is released all the same
+                with contextlib.suppress(OSError):
+                    file.close()
 
     def __enter__(self) -> RunFolder:
         return self
@@ -231,12 +235,23 @@ class RunFolder:
         self.close()
 
 
-def _difference(old: Mapping[str, object], new: Mapping[str, object]) -> str:
+def _difference(asked_then: Mapping[str, object], asked_now: Mapping[str, object]) -> str:
+    # through JSON, as the old one went: a tuple is not another value than a list
+    old, new = _flat(asked_then), _flat(json.loads(json.dumps(asked_now, default=str)))
     keys = [k for k in {**old, **new} if old.get(k) != new.get(k)]
     return (
         "; ".join(f"{k} was {old.get(k)!r}, now {new.get(k)!r}" for k in keys[:3])
         or "older version"
     )
+
+
+def _flat(asked: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in asked.items():
+        flat |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
+    return flat
 
 
 def write_arrays(path: Path, arrays: Mapping[str, object]) -> None:
@@ -254,13 +269,15 @@ def read_arrays(path: Path) -> dict:
         RunFolderError: If the file is missing or damaged.
     """
     import zipfile
+    import zlib
 
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # opened here, because numpy leaves a damaged file open
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunFolderError(
             f"{path} cannot be read: {error}.\nRun the command that made the folder again."
         ) from error

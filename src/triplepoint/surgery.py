@@ -94,14 +94,22 @@ def swap_norms(
     name, op_class, preset = _resolve(op)
     report = SwapReport(op=name, preset=preset and preset.name, swapped=[], skipped=[], policies=[])
     chosen = _chooser(where)
-    for site in [*find_norms(model), *_own_ops(model)]:
+    norms = [site for site in find_norms(model) if not isinstance(site.module, NormOp)]
+    for site in [*norms, *_own_ops(model)]:
         item = SwapItem(path=site.path, kind=site.kind, role=site.role, reason=site.reason)
         if site.reason is None and not chosen(site):
             item = dataclasses.replace(item, reason="not chosen by where=")
         if item.reason is not None:
             report.skipped.append(item)
             continue
-        _replace(model, site.module, _born(op_class, site, preset))
+        if site.module is model:
+            raise ModelError(
+                f"The model is itself a {type(model).__name__}: it has no parent in which to replace it.\n"
+                f"Wrap it, e.g. nn.Sequential(model), or build the op with {op_class.__name__}.from_norm(model)."
+            )
+        _replace(
+            model, site.module, _born(op_class, site, preset, near=_parameter_near(model, site))
+        )
         report.swapped.append(dataclasses.replace(item, warning=_warning(site)))
     if not report.swapped:
         raise ModelError(
@@ -120,6 +128,7 @@ def swap_norms(
     )
     if scale:
         report.policies.append(_scale_embeddings(model))
+    _set_fused_kernels(model)
     return report
 
 
@@ -150,15 +159,27 @@ def _own_ops(model: nn.Module) -> list[NormSite]:
     ]  # fmt: skip
 
 
-def _born(op_class: type[NormOp], site: NormSite, preset: Preset | None) -> NormOp:
+def _parameter_near(model: nn.Module, site: NormSite) -> Tensor | None:
+    parent = model.get_submodule(site.path.rpartition(".")[0])
+    nearby = (p for module in (parent, model) for p in module.parameters() if p.is_floating_point())
+    return next(nearby, None)
+
+
+def _born(
+    op_class: type[NormOp], site: NormSite, preset: Preset | None, *, near: Tensor | None
+) -> NormOp:
     norm = site.module
     born = {}
     if preset is not None and preset.alpha is not None:
         width = getattr(norm, "dim", None) or norm.normalized_shape[0]
         born["alpha"] = preset.alpha(width, site.role)
     op = op_class.from_norm(norm, **born)
+    if near is not None and next(norm.parameters(), None) is None:
+        # a norm without parameters does not say where it is
+        op.to(device=near.device, dtype=near.dtype)
     op.train(norm.training)
     op.role = site.role
+    op._is_full_backward_hook = norm._is_full_backward_hook
     for hooks in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
         getattr(op, hooks).update(getattr(norm, hooks))
     for flags in (
@@ -174,11 +195,26 @@ def _replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
     """Put ``new`` wherever ``old`` hangs. The old one is kept in a tuple: not a submodule, not in state_dict."""
     for parent, name in list(locations(model, old)):
         parent._modules[name] = new
-        if isinstance(parent, nn.TransformerEncoderLayer):
-            # its fused inference kernel computes a real LayerNorm from norm1.weight and norm1.bias
-            new.__dict__.setdefault("_fast_path", parent.activation_relu_or_gelu)
-            parent.activation_relu_or_gelu = 0
     new.__dict__["_replaced"] = (old,)
+
+
+_FUSED = {
+    nn.TransformerEncoderLayer: ("activation_relu_or_gelu", 0),
+    nn.TransformerEncoder: ("use_nested_tensor", False),
+}
+"""What switches off torch's fused inference kernels."""
+
+
+def _set_fused_kernels(model: nn.Module) -> None:
+    """Switch them off around replaced norms, and elsewhere back to what they were."""
+    # they compute a real LayerNorm from norm1.weight and norm1.bias, whatever module norm1 is
+    for kind, (flag, off) in _FUSED.items():
+        for module in [m for m in model.modules() if isinstance(m, kind)]:
+            if any("_replaced" in inner.__dict__ for inner in module.modules()):
+                module.__dict__.setdefault("_fused_before_swap", getattr(module, flag))
+                setattr(module, flag, off)
+            elif "_fused_before_swap" in module.__dict__:
+                setattr(module, flag, module.__dict__.pop("_fused_before_swap"))
 
 
 def _warning(site: NormSite) -> str | None:
@@ -215,15 +251,14 @@ class ScaledEmbedding(nn.Embedding):
 
 
 def _scale_embeddings(model: nn.Module) -> str:
+    # a subclass with a forward of its own may take other arguments, or scale already
     tables = [
         m
         for m in model.modules()
-        if isinstance(m, nn.Embedding) and not isinstance(m, ScaledEmbedding)
+        if isinstance(m, nn.Embedding) and type(m).forward is nn.Embedding.forward
     ]
     if not tables:
-        return (
-            "embedding scale: not applied, the model has no nn.Embedding (or has the scale already)"
-        )
+        return "embedding scale: not applied, the model has no plain nn.Embedding (or has the scale already)"
     width, like = tables[0].embedding_dim, tables[0].weight
     scale = nn.Parameter(torch.full((1,), math.sqrt(width), device=like.device, dtype=like.dtype))
     for table in tables:
@@ -246,13 +281,22 @@ def unswap_norms(model: nn.Module, keep_affine: bool = False) -> int:
         original = module
         while "_replaced" in original.__dict__:
             (original,) = original.__dict__["_replaced"]
+        _follow(module, original)
         if keep_affine and isinstance(module, NormOp):
             _carry_affine(module, original)
         for parent, name in list(locations(model, module)):
             parent._modules[name] = original
-            if isinstance(parent, nn.TransformerEncoderLayer) and "_fast_path" in module.__dict__:
-                parent.activation_relu_or_gelu = module.__dict__["_fast_path"]
+    _set_fused_kernels(model)
     return len(swapped)
+
+
+def _follow(module: nn.Module, original: nn.Module) -> None:
+    """Bring the original to where its replacement went since: mode, device, dtype, and an embedding's table."""
+    original.train(module.training)
+    if isinstance(module, ScaledEmbedding):
+        original.weight = module.weight
+    elif (like := next(module.parameters(), None)) is not None:
+        original.to(device=like.device, dtype=like.dtype)
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from torch import nn
 import triplepoint
 from triplepoint import measurement, training
 from triplepoint.data import Corpus, load_corpus
-from triplepoint.errors import NonFiniteLossError, RunFolderError, TriplepointError
+from triplepoint.errors import NonFiniteLossError, PlanError, RunFolderError, TriplepointError
 from triplepoint.measurement import Probe
 from triplepoint.models import GPT2, config_of, parameter_counts
 from triplepoint.objectives import Batch, Objective, concatenate, length_of
@@ -426,10 +426,16 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def fixed_windows(batches: Iterator[Batch], count: int) -> Batch:
-    """Join the first batches of an iterator until there are at least ``count`` windows."""
+def fixed_windows(batches: Iterable[Batch], count: int) -> Batch:
+    """Join the first batches until there are at least ``count`` windows, or as many as there are."""
     taken, total = [], 0
-    while total < count:
-        taken.append(next(batches))
-        total += length_of(taken[-1])
+    for batch in batches:
+        taken.append(batch)
+        total += length_of(batch)
+        if total >= count:
+            break
+    if not taken:
+        raise PlanError(
+            "The batches are empty.\nLet batches(seed) yield at least one batch per step."
+        )
     return concatenate(taken)

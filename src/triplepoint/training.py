@@ -255,7 +255,7 @@ class Loop:
         return to_device(batch, accelerator.device)
 
     def _update(self, batch: Any, step: int, *, watch: bool) -> tuple[float, list[Record]]:
-        recipe, lr = self.recipe, self.recipe.lr_at(step)
+        lr = self.recipe.lr_at(step)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         self.instrument.before_step(step)

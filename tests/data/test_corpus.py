@@ -153,7 +153,7 @@ def test_counts_and_ids_are_the_same_in_small_chunks(monkeypatch):
     corpus = counting()
     windows = corpus.windows("report", context=9)
     whole = corpus.unigram_cross_entropy(windows)
-    monkeypatch.setattr("triplepoint.data.corpus._CHUNK", 7)
+    monkeypatch.setattr("triplepoint.data.tokens._CHUNK", 7)
     chunked = counting()
     assert chunked.sha256 == corpus.sha256
     assert chunked.unigram_cross_entropy(windows) == pytest.approx(whole)

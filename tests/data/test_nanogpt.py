@@ -95,7 +95,7 @@ def test_ids_above_the_vocabulary_are_named_with_their_place(tmp_path, given, vo
 
 
 def test_offset_counts_from_the_file_not_from_a_chunk(tmp_path, monkeypatch):
-    monkeypatch.setattr("triplepoint.data.corpus._CHUNK", 16)
+    monkeypatch.setattr("triplepoint.data.tokens._CHUNK", 16)
     write(tmp_path / "train.bin", range(100))
     write(tmp_path / "val.bin", [*range(37), 60000, *range(10)])
     assert message_of(tmp_path)[0].startswith(

@@ -67,13 +67,33 @@ def test_llama_deltas_off_by_more_than_rounding_are_flagged():
 
 
 @pytest.mark.parametrize(
-    ("name", "params"),
-    [("S1/1M", 12 * 12 * 512**2 + 25 * 512 + 50304 * 512),
-     ("S3/1M", 24 * 12 * 1024**2 + 49 * 1024 + 50304 * 1024),
-     ("Llama_S2/1M", 12 * (4 * 768**2 + 3 * 768 * 2048) + 25 * 768 + 50304 * 768)],
+    ("scale", "layers", "width"),
+    [("S1", 12, 512), ("S2", 12, 768), ("S2.5", 16, 896), ("S3", 24, 1024), ("S4", 24, 2048),
+     ("S5", 32, 3072)],
 )  # fmt: skip
-def test_parameters_follow_from_the_shape(name, params):
-    assert cell(name).params == params
+def test_parameters_follow_from_the_shape(scale, layers, width):
+    blocks, norms, words = layers * 12 * width**2, (2 * layers + 1) * width, 50304 * width
+    assert {c.params for c in load_cells() if c.scale == scale} == {blocks + norms + words}
+
+
+@pytest.mark.parametrize(
+    ("scale", "width", "hidden"), [("Llama_S1", 512, 1536), ("Llama_S2", 768, 2048)]
+)
+def test_llama_parameters_follow_from_the_shape(scale, width, hidden):
+    blocks = 12 * (4 * width**2 + 3 * width * hidden)
+    params = blocks + 25 * width + 50304 * width
+    assert {c.params for c in load_cells() if c.scale == scale} == {params}
+
+
+@pytest.mark.parametrize(
+    ("name", "saturation"),
+    [("S1/1M", 0.4931), ("S1/10M", 0.4135), ("S1/50M", 0.2368), ("S1/118M", 0.2343),
+     ("S2/1M", 0.4662), ("S2/10M", 0.2924), ("S2/118M", 0.1931), ("S3/1M", 0.4902),
+     ("S3/10M", 0.3688), ("S3/118M", 0.3271), ("S4/1M", 0.3934), ("S4/118M", 0.2376),
+     ("S5/1M", 0.5095), ("S5/118M", 0.8027), ("S4/10M", 0.9258)],
+)  # fmt: skip
+def test_saturation_means_equal_the_published_ones(name, saturation):
+    assert cell(name).mean("saturation_2") == pytest.approx(saturation, abs=1.01e-4)
 
 
 def test_axes_of_a_cell():

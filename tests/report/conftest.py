@@ -1,5 +1,6 @@
 """Made-up runs, small and smooth, in the shape that `triplepoint screen` and `train` write."""
 
+import functools
 import math
 
 import pytest
@@ -228,6 +229,7 @@ def screen_verdict(**more):
     }
 
 
+@functools.cache
 def screen_records(arms=tuple(ARMS), seeds=(0, 1)):
     rows = [row for arm in arms for seed in seeds for row in whole_records(arm, seed)]
     squashing = [arm for arm in arms if arm != "layernorm"]
@@ -237,7 +239,7 @@ def screen_records(arms=tuple(ARMS), seeds=(0, 1)):
 @pytest.fixture
 def screen():
     """A finished screen of two candidates: manifest, records, verdict."""
-    return screen_manifest(), screen_records(), screen_verdict()
+    return screen_manifest(), list(screen_records()), screen_verdict()
 
 
 @pytest.fixture

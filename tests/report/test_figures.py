@@ -49,9 +49,7 @@ def test_an_arm_has_one_colour_in_every_figure(series):
     titles = saturation_figure(series)["layout"]["annotations"]
     for arm in series.arms[1:]:
         of_arm = [t for t in lines if t["legendgroup"] == arm.name]
-        assert {(t.get("line") or t["marker"])["color"] for t in of_arm} == {arm.colour} or {
-            t["marker"]["color"] for t in of_arm if "marker" in t
-        } == {arm.colour}
+        assert {(t.get("line") or t["marker"])["color"] for t in of_arm} == {arm.colour}
         assert [t for t in alphas if t["legendgroup"] == arm.name][-1]["line"][
             "color"
         ] == arm.colour.lower()
@@ -151,8 +149,8 @@ def test_many_arms_and_sites_still_fit_on_a_sheet():
     rows = [
         Record(metric="saturation@2", value=0.1, step=s, arm=f"arm{a}", seed=0, site=f"layers.{i}")
         for a in range(6)
-        for i in range(90)
-        for s in range(0, 4000, 10)
+        for i in range(45)
+        for s in range(0, 1300, 10)
     ]
     figure = saturation_figure(index(rows, None))
     assert figure["layout"]["height"] <= SHEET + 60
@@ -160,7 +158,7 @@ def test_many_arms_and_sites_still_fit_on_a_sheet():
     assert len(figure["layout"]["yaxis"]["tickvals"]) <= 15
 
 
-@pytest.mark.parametrize(("factor", "kind"), [(1, None), (20, "log"), (-1, None)])
+@pytest.mark.parametrize(("factor", "kind"), [(1, None), (20, "log"), (0, None)])
 def test_alphas_are_drawn_on_a_log_axis_only_where_they_need_and_allow_it(factor, kind):
     rows = [
         Record(metric="alpha", value=value, step=1, arm="dyt", seed=0, site=site)

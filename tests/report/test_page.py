@@ -46,8 +46,9 @@ def check_balance(page):
 
 
 def own(page):
-    """The page without plotly's library."""
-    return re.sub(r'(<script id="plotly">).*?(</script>\s*<script>)', r"\1\2", page, flags=re.S)
+    """The page without plotly's library, which is one script from its mark to the page's own script."""
+    head, mark, rest = page.partition('<script id="plotly">')
+    return head + mark + rest[rest.rindex("</script>\n<script>") :] if mark else page
 
 
 def figures(page):
@@ -119,7 +120,7 @@ def test_renders_a_single_training(train):
 
 def test_loads_nothing_from_elsewhere(screen):
     text = own(render(*screen))
-    loads = r"""\bsrc\s*=|\bhref\s*=\s*["']?(?!data:,)|url\(|@import|\bfetch\b|XMLHttp|import\(|https?:"""
+    loads = r"""\bsrc\s*=|\bhref\s*=(?!"data:,")|url\(|@import|\bfetch\b|XMLHttp|import\(|https?:"""
     assert re.findall(loads, text) == []
 
 

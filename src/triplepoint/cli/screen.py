@@ -45,7 +45,7 @@ def screen(
     from triplepoint.sweeps import DataSpec
 
     size = size_of(model)
-    context = config_of(size, context=context).context
+    context = config_of(size, context=context, dropout=dropout).context
     plan = planned(
         steps=steps, planned_steps=planned_steps, planned_tokens=planned_tokens, tokens_per_step=batch * context,
         lr=lr, batch=batch, warmup=warmup, schedule=schedule, weight_decay=weight_decay, precision=precision,
@@ -73,6 +73,6 @@ def screen(
         verdict, folder = screen_size(
             size, data=spec, candidates=names, plan=plan, steps=steps, seeds=seeds, criterion=criterion,
             lr_grid=lr_grid, own_schedule=own_schedule, dropout=dropout, tie_margin=tie_margin, out=out,
-            workers=workers or usable_cores(), command=command_line(out), watch=watch,
+            workers=usable_cores() if workers is None else workers, command=command_line(out), watch=watch,
         )  # fmt: skip
     show_screen(folder, finished_before=verdict is None, json=json)

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 import random
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from triplepoint.errors import DataError, PlanError, unknown_name
+from triplepoint.data.tokens import (
+    at_least,
+    check_ids,
+    count_ids,
+    counted_starts,
+    sha256_of,
+    take_windows,
+)
+from triplepoint.errors import DataError, unknown_name
 
 SPLITS = ("train", "validation", "report")
 """Names of the splits: learn from, decide by, and look at once at the end."""
-
-# Tokens looked at in one go: 32 MiB as int64, so a memory-mapped file is never held whole.
-_CHUNK = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,7 +99,7 @@ class Corpus:
             report=report,
             vocab=vocab,
             source=source,
-            sha256=_sha256(train, validation, report),
+            sha256=sha256_of(train, validation, report),
             unit=unit,
             python=python,
         )
@@ -131,7 +134,7 @@ class Corpus:
             chosen = own.sample(range(possible), count)
         else:
             chosen = own.choices(range(possible), k=count)
-        return _take(self._split(split), torch.tensor(chosen), context + 1)
+        return take_windows(self._split(split), torch.tensor(chosen), context + 1)
 
     def batches(self, seed: int, *, batch: int, context: int, start: int = 0) -> Iterator[Tensor]:
         """Yield random windows of the train split, without end.
@@ -165,7 +168,7 @@ class Corpus:
         at_least(seed=(seed, 0), batch=(batch, 1), start=(start, 0))
         possible = self.starts("train", context=context)
         return (
-            _take(self.train, _counted_starts(seed, step, batch, possible), context + 1)
+            take_windows(self.train, counted_starts(seed, step, batch, possible), context + 1)
             for step in itertools.count(start)
         )
 
@@ -187,8 +190,9 @@ class Corpus:
         return tokens - context
 
     def unigram_cross_entropy(self, windows: Tensor) -> float:
-        r"""Cross-entropy of the train text's token frequencies: the plateau of a model that
-        has learnt how often each token occurs, and nothing about order.
+        r"""Cross-entropy of the train text's token frequencies: the first plateau of training.
+
+        A model reaches it when it knows how often each token occurs, and nothing about order:
 
         .. math::
             -\frac{1}{|T|}\sum_{t \in T} \ln \frac{n_t + 1}{N + V}
@@ -213,7 +217,7 @@ class Corpus:
             >>> corpus = Corpus.from_tokens(text, text, text, vocab=2, source="three to one")
             >>> round(corpus.unigram_cross_entropy(torch.tensor([[1, 0]])), 4)  # -ln(4/6)
             0.4055
-        """  # noqa: D205 - the summary needs two lines
+        """
         if windows.ndim != 2 or windows.shape[0] < 1 or windows.shape[1] < 2:
             raise DataError(
                 "unigram_cross_entropy needs windows [count, context + 1], got shape "
@@ -245,65 +249,5 @@ class Corpus:
 
     @functools.cached_property
     def _log_unigram(self) -> Tensor:
-        counts = torch.zeros(self.vocab, dtype=torch.float64)
-        for part in self.train.split(_CHUNK):
-            counts += torch.bincount(part.long(), minlength=self.vocab)
+        counts = count_ids(self.train, vocab=self.vocab)
         return torch.log((counts + 1) / (counts.sum() + self.vocab))
-
-
-def check_ids(tokens: Tensor, *, vocab: int, name: str) -> None:
-    """Raise DataError unless ``tokens`` is a row of integers in ``[0, vocab)``; in chunks."""
-    if tokens.ndim != 1 or tokens.is_floating_point() or tokens.is_complex():
-        raise DataError(
-            f"Tokens are a row of integer ids; {name} is {tokens.dtype} of shape "
-            f"{list(tokens.shape)}.\n"
-            "Pass `tokens.flatten().int()` if these are ids."
-        )
-    at_least(vocab=(vocab, 1))
-    for number, part in enumerate(tokens.split(_CHUNK)):
-        ids = part.cpu().numpy()
-        # two reductions over the stored dtype; the mask only once something is wrong
-        if ids.size and (ids.max() >= vocab or ids.min() < 0):
-            place = int(np.flatnonzero((ids >= vocab) | (ids < 0))[0])
-            raise DataError(
-                f"Token id {int(ids[place])} at offset {number * _CHUNK + place} of {name} is "
-                f"outside the vocabulary of {vocab} ids.\n"
-                "Pass --vocab (vocab=...) with the size of the vocabulary the tokens were made with."
-            )
-
-
-def at_least(**numbers: tuple[int, int]) -> None:
-    """Raise PlanError for the first ``name=(value, least)`` whose value is below its least.
-
-    Example:
-        >>> at_least(batch=(0, 1))
-        Traceback (most recent call last):
-        triplepoint.errors.PlanError: batch must be at least 1, got 0.
-        Give a whole number of 1 or more.
-    """
-    for name, (value, least) in numbers.items():
-        if value < least:
-            raise PlanError(
-                f"{name} must be at least {least}, got {value}.\n"
-                f"Give a whole number of {least} or more."
-            )
-
-
-def _take(tokens: Tensor, starts: Tensor, length: int) -> Tensor:
-    # unfold is a view, so that only the chosen windows are read from a mapped file
-    return tokens.unfold(0, length, 1)[starts].long()
-
-
-def _counted_starts(seed: int, step: int, batch: int, possible: int) -> Tensor:
-    # `step` is the counter's highest word: streams of different steps never meet. Raw words
-    # are the part of numpy.random that stays the same in every version; the bias of the
-    # remainder is below possible / 2**64.
-    raw = np.random.Philox(key=seed, counter=[0, 0, 0, step]).random_raw(batch)
-    return torch.from_numpy((raw % np.uint64(possible)).astype(np.int64))
-
-
-def _sha256(*splits: Tensor) -> str:
-    digest = hashlib.sha256()
-    for part in itertools.chain.from_iterable(tokens.split(_CHUNK) for tokens in splits):
-        digest.update(np.ascontiguousarray(part.cpu().numpy()))
-    return digest.hexdigest()

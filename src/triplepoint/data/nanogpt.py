@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from triplepoint.data.corpus import check_ids
 from triplepoint.data.splits import CONTIGUOUS, Splits, split_contiguous
 from triplepoint.data.text import unreadable
+from triplepoint.data.tokens import check_ids
 from triplepoint.errors import DataError
 
 GPT2_VOCAB = 50304

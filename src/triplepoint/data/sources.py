@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from triplepoint.data.corpus import SPLITS, Corpus, at_least
+from triplepoint.data.corpus import SPLITS, Corpus
 from triplepoint.data.hf import dataset_splits, is_dataset, tokenizer_encoding
 from triplepoint.data.nanogpt import GPT2_VOCAB, bin_splits
 from triplepoint.data.splits import Splits
 from triplepoint.data.text import BYTES, library_splits, text_splits, unreadable
+from triplepoint.data.tokens import at_least
 from triplepoint.errors import DataError, PlanError
 
 

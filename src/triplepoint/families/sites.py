@@ -96,7 +96,8 @@ def _role(model: nn.Module, path: str) -> str:
         and re.fullmatch(r"norm|ln|layer_?norm", name.lower())
         and not re.search(r"\d", path)
     ):
-        role = "final"  # a lone norm outside the numbered blocks
+        # a lone norm outside the numbered blocks, as in `model.norm` and `embeddings.LayerNorm`
+        role = "embed" if "emb" in parent_path.lower() else "final"
     if getattr(model.get_submodule(parent_path), "norm_first", None) is False:
         # nn.TransformerEncoderLayer and its decoder twin, in their default post-norm form
         role = {"pre_attn": "post_attn", "pre_mlp": "post_mlp"}.get(role, role)

@@ -103,7 +103,7 @@ class GPT2(nn.Module):
     """A GPT-2 style language model.
 
     Weights are drawn from N(0, 0.02^2), the residual output projections from N(0, (0.02/sqrt(2L))^2), as in
-    nanoGPT. The head shares the token embedding's weight.
+    nanoGPT; biases are zero. The head shares the token embedding's weight.
 
     Args:
         config: Shape of the model.
@@ -129,6 +129,8 @@ class GPT2(nn.Module):
     def _initialise(self) -> None:
         for name, parameter in self.named_parameters():
             if parameter.ndim < 2:
+                if name.endswith("bias"):
+                    nn.init.zeros_(parameter)
                 continue
             residual = name.endswith("c_proj.weight")
             std = 0.02 / math.sqrt(2 * self.config.layers) if residual else 0.02

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from triplepoint.errors import unknown_name
-from triplepoint.models.gpt2 import GPT2, GPT2Config
+from triplepoint.models.gpt2 import GPT2Config
 
 _SHAPES = {  # name: width, layers, heads, context, vocab
     "gpt2-0.1m": (64, 2, 4, 128, 256),

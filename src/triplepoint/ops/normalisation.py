@@ -45,7 +45,8 @@ class LayerNorm(Affine):
     @classmethod
     def from_norm(cls, norm: nn.Module) -> LayerNorm:
         """Build the LayerNorm that takes ``norm``'s place: same affine, dtype, device."""
-        op = cls(dim_of(norm), eps=getattr(norm, "eps", None) or 1e-5, **affine_kind_of(norm))
+        eps = getattr(norm, "eps", None)  # nn.RMSNorm's may be None
+        op = cls(dim_of(norm), eps=1e-5 if eps is None else eps, **affine_kind_of(norm))
         copy_affine(norm, op)
         return op
 
@@ -65,7 +66,8 @@ class RMSNorm(Affine):
 
     Args:
         dim: Number of features.
-        eps: Added to the mean square, in units of ``x`` squared; 1e-5 as Llama has it.
+        eps: Added to the mean square, in units of ``x`` squared; 1e-5 as Llama has it. None means float32's
+            machine epsilon 1.2e-7, as in ``nn.RMSNorm``.
         affine: Whether to learn a gain.
         bias: Whether to learn a shift.
         device: As in any ``torch`` layer.
@@ -79,7 +81,7 @@ class RMSNorm(Affine):
         self,
         dim: int,
         *,
-        eps: float = 1e-5,
+        eps: float | None = 1e-5,
         affine: bool = True,
         bias: bool = False,
         device: torch.device | None = None,
@@ -91,7 +93,7 @@ class RMSNorm(Affine):
     @classmethod
     def from_norm(cls, norm: nn.Module) -> RMSNorm:
         """Build the RMSNorm that takes ``norm``'s place: same affine, dtype, device."""
-        op = cls(dim_of(norm), eps=getattr(norm, "eps", None) or 1e-5, **affine_kind_of(norm))
+        op = cls(dim_of(norm), eps=getattr(norm, "eps", 1e-5), **affine_kind_of(norm))
         copy_affine(norm, op)
         return op
 

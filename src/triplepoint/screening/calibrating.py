@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import triplepoint
 from triplepoint.errors import PlanError
 from triplepoint.families import find_norms
-from triplepoint.objectives import Batch, LossFn, Objective, concatenate
+from triplepoint.objectives import Batch, LossFn, Objective, concatenate, length_of
 from triplepoint.ops import NormOp, parse_op_name
 from triplepoint.recipes import Recipe
 from triplepoint.records import Record
@@ -364,6 +364,8 @@ def screen_size(
         The verdict and the folder; no verdict where the folder was finished before.
     """
     checked = _checked(Candidates("layernorm", as_arms(candidates)), seeds, criterion, tie_margin)
+    if workers < 1:
+        raise PlanError(f"--workers must be at least 1, got {workers}.\nTry --workers 2.")
     base = calibration_recipe(plan, steps, own_schedule=own_schedule)
     corpus = data.load()
     asked = {
@@ -461,9 +463,7 @@ def screen(
     base = calibration_recipe(plan, steps, own_schedule=own_schedule)
     val = concatenate(list(validation)) if isinstance(validation, list) else validation
     train = (
-        train_windows
-        if train_windows is not None
-        else fixed_windows(iter(batches(0)), _length(val))
+        train_windows if train_windows is not None else fixed_windows(batches(0), length_of(val))
     )
     objective = Objective(loss_fn)
     facts = {"plateau": _plateau(train, val), "model": {"name": "module"}}
@@ -496,12 +496,6 @@ def _folder(out: str | Path | None) -> Any:
     if out is None:
         return tempfile.TemporaryDirectory(prefix="triplepoint-")
     return contextlib.nullcontext(str(out))
-
-
-def _length(batch: Batch) -> int:
-    from triplepoint.objectives import length_of
-
-    return length_of(batch)
 
 
 def _norm_of(model: nn.Module) -> str:

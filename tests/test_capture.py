@@ -1,0 +1,100 @@
+"""Tests of triplepoint.capture."""
+
+import pytest
+import torch
+from torch import nn
+
+from triplepoint.capture import Capture
+
+
+def hooks_of(model):
+    return sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules())
+
+
+@pytest.fixture
+def model():
+    return nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))
+
+
+def test_each_site_is_shown_with_what_enters_it_in_the_order_of_the_forward_pass(model):
+    x, seen = torch.randn(4, 3), []
+    with Capture(
+        {"last": model[2], "first": model[0]}, lambda site, module, x: seen.append((site, module, x))
+    ):
+        model(x)
+    assert [(site, module) for site, module, _ in seen] == [("first", model[0]), ("last", model[2])]
+    assert torch.equal(seen[0][2], x)
+    assert torch.equal(seen[1][2], torch.tanh(model[0](x)))
+
+
+def test_the_output_and_the_gradient_are_not_touched(model):
+    x = torch.randn(4, 3, requires_grad=True)
+    model(x).square().sum().backward()
+    expected, x.grad = x.grad, None
+    with Capture({"first": model[0]}, lambda site, module, x: x.mul(2)):
+        model(x).square().sum().backward()
+    assert torch.equal(x.grad, expected)
+
+
+def test_what_is_shown_carries_no_graph(model):
+    seen = []
+
+    def see(site, module, x):
+        y = x @ module.weight.T
+        seen.append((x.requires_grad, y.requires_grad))
+
+    with Capture({"last": model[2]}, see):
+        y = model(torch.randn(4, 3, requires_grad=True))
+    assert seen == [(False, False)]
+    assert y.requires_grad
+
+
+def test_leaving_removes_every_hook(model):
+    with Capture({"a": model[0], "b": model[2]}, lambda *_: None):
+        assert hooks_of(model) == 2
+    assert hooks_of(model) == 0
+
+
+def test_an_exception_removes_every_hook(model):
+    def fail(*_):
+        raise RuntimeError("inside the forward pass")
+
+    with pytest.raises(RuntimeError, match="inside"), Capture({"a": model[0]}, fail):
+        model(torch.zeros(1, 3))
+    assert hooks_of(model) == 0
+    model(torch.zeros(1, 3))
+
+
+def test_closing_removes_its_own_hooks_only_and_may_be_repeated(model):
+    fired = []
+    model[0].register_forward_pre_hook(lambda *_: fired.append(1))
+    capture = Capture({"a": model[0]}, lambda *_: None)
+    capture.close()
+    capture.close()
+    model(torch.zeros(1, 3))
+    assert (hooks_of(model), fired) == (1, [1])
+
+
+def test_nothing_is_shown_while_switched_off(model):
+    seen = []
+    with Capture({"a": model[0]}, lambda *_: seen.append(1)) as capture:
+        capture.on = False
+        model(torch.zeros(1, 3))
+        assert seen == []
+        capture.on = True
+        model(torch.zeros(1, 3))
+    assert seen == [1]
+
+
+def test_a_module_used_twice_is_shown_twice():
+    layer, seen = nn.Linear(3, 3), []
+    with Capture({"shared": layer}, lambda site, module, x: seen.append(x.shape[0])):
+        nn.Sequential(layer, nn.Tanh(), layer)(torch.zeros(4, 3))
+    assert seen == [4, 4]
+
+
+def test_a_call_by_keyword_alone_is_not_shown_and_does_no_harm(model):
+    seen = []
+    with Capture({"a": model[0]}, lambda *_: seen.append(1)):
+        model[0](input=torch.zeros(1, 3))
+    assert seen == []

@@ -1,0 +1,187 @@
+"""Tests of triplepoint.phases."""
+
+import math
+
+import pytest
+
+from triplepoint.phases import diverged_step, judge_arm, plateau_exit_step
+
+PLATEAU = 3.06
+
+
+def judged(steps, losses, **facts):
+    asked = {"plateau": PLATEAU, "planned_steps": 5000, "baseline_exit": 75, **facts}
+    return judge_arm(steps=steps, val_losses=losses, **asked)
+
+
+# --- leaving the plateau
+
+
+def test_exit_is_the_first_of_three_evaluations_below_the_margin():
+    steps, losses = [25, 50, 75, 100, 125, 150], [3.2, 3.0, 3.04, 2.9, 2.8, 2.7]
+    # 3.0 at step 50 is below 3.01, but the next is not: one noisy evaluation is no exit
+    assert plateau_exit_step(steps, losses, PLATEAU) == 100
+
+
+def test_two_evaluations_below_are_no_exit_yet():
+    assert plateau_exit_step([1, 2, 3], [3.2, 2.9, 2.8], PLATEAU) is None
+    assert plateau_exit_step([1, 2, 3], [2.95, 2.9, 2.8], PLATEAU) == 1
+
+
+def test_a_loss_inside_the_margin_is_still_on_the_plateau():
+    # in binary 3.0 - 0.05 is exact enough: the edge itself is not below it
+    assert plateau_exit_step([1, 2, 3], [2.96] * 3, 3.0) is None
+    assert plateau_exit_step([1, 2, 3], [2.94] * 3, 3.0) == 1
+    assert plateau_exit_step([1, 2, 3], [2.96] * 3, 3.0, margin=0.03) == 1
+
+
+def test_number_of_confirmations_may_be_chosen():
+    steps, losses = [1, 2, 3, 4], [2.5, 3.5, 2.5, 2.5]
+    assert plateau_exit_step(steps, losses, PLATEAU, confirmations=1) == 1
+    assert plateau_exit_step(steps, losses, PLATEAU, confirmations=2) == 3
+
+
+def test_a_loss_that_is_not_finite_never_leaves_the_plateau():
+    assert plateau_exit_step([1, 2, 3], [math.nan, math.nan, math.inf], PLATEAU) is None
+
+
+# --- diverging
+
+
+def test_a_run_that_never_got_below_the_plateau_is_not_diverged():
+    assert diverged_step([1, 2, 3, 4], [9.0, 9.0, 9.0, 9.0], 3.0, warmup=0) is None
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_diverges_at_once_even_in_warmup(loss):
+    assert diverged_step([10, 20, 30], [9.0, loss, 2.0], 3.0, warmup=100) == 20
+
+
+def test_a_rise_within_warmup_does_not_count():
+    steps, losses = [10, 20, 30, 40, 50, 60], [2.0, 9.0, 9.0, 9.0, 9.0, 9.0]
+    assert diverged_step(steps, losses, 3.0, warmup=30) == 40
+    assert diverged_step(steps, losses, 3.0, warmup=40) is None
+
+
+def test_two_high_evaluations_in_a_row_are_not_enough():
+    steps = [10, 20, 30, 40, 50, 60, 70]
+    assert diverged_step(steps, [2.0, 9.0, 9.0, 2.0, 9.0, 9.0, 2.0], 3.0, warmup=0) is None
+    assert diverged_step(steps, [2.0, 9.0, 9.0, 2.0, 9.0, 9.0, 9.0], 3.0, warmup=0) == 50
+
+
+def test_a_rise_within_the_margin_does_not_count():
+    assert diverged_step([1, 2, 3, 4], [2.0, 3.04, 3.04, 3.04], 3.0, warmup=0) is None
+    assert diverged_step([1, 2, 3, 4], [2.0, 3.06, 3.06, 3.06], 3.0, warmup=0) == 2
+
+
+def test_once_diverged_it_wins_over_everything_else():
+    phase, reason = judged([25, 50], [2.0, 1.9], diverged_at=40)
+    assert (phase, reason) == ("diverged", "the loss left its range at step 40")
+
+
+def test_overfitting_is_a_rise_of_the_validation_loss_and_no_divergence():
+    steps = [100, 200, 300, 400, 500, 600]
+    train, val = [2.5, 2.0, 1.0, 0.4, 0.1, 0.05], [2.6, 2.3, 2.4, 3.0, 4.0, 5.0]
+    assert diverged_step(steps, train, PLATEAU, warmup=100) is None
+    phase, reason = judged(steps, val, diverged_at=diverged_step(steps, train, PLATEAU, warmup=100))
+    assert phase == "overfitting"
+    assert reason == "validation loss has risen from 2.300 at step 200 to 5.000"
+
+
+# --- the shape of two trial runs: DyT born with alpha 2 on byte-level text, unigram plateau 3.06 nats
+
+SLOW_STEPS = [25, 50, 100, 175, 250, 375, 500]
+SLOW_LOSSES = [3.27, 3.05, 3.04, 3.03, 3.02, 3.03, 3.02]
+SLOW_LATER = {
+    "steps": [*SLOW_STEPS, 700, 1000, 1400, 2000, 3000],
+    "losses": [*SLOW_LOSSES, 3.02, 3.02, 2.87, 2.55, 2.29],
+}
+
+
+def test_an_arm_frozen_on_the_plateau_at_step_500_is_stalled_and_not_collapsed():
+    phase, reason = judged(SLOW_STEPS, SLOW_LOSSES, alpha_drift_std=0.0043)
+    assert phase == "stalled"
+    assert reason == (
+        "still on the unigram plateau (3.060 nats) at step 500, the baseline left it at step 75; "
+        "alpha drift 0.0043: frozen. Runs have escaped later than this"
+    )
+
+
+def test_the_same_arm_escapes_after_a_thousand_steps_and_generalises():
+    steps, losses = SLOW_LATER["steps"], SLOW_LATER["losses"]
+    assert plateau_exit_step(steps, losses, PLATEAU) == 1400
+    phase, reason = judged(steps, losses, alpha_drift_std=0.4)
+    assert (phase, reason) == (
+        "generalising",
+        "left the plateau at step 1400; validation loss 2.290",
+    )
+
+
+def test_an_arm_that_stays_frozen_to_the_planned_end_is_collapsed():
+    steps, losses = [*SLOW_STEPS, 700, 1000], [*SLOW_LOSSES, 3.02, 3.02]
+    phase, reason = judged(steps, losses, alpha_drift_std=0.0043, planned_steps=1000)
+    assert phase == "collapsed"
+    assert reason.endswith("alpha drift 0.0043; no time left to expect an escape")
+    assert judged(steps, losses, alpha_drift_std=0.0043, planned_steps=1001).phase == "stalled"
+
+
+@pytest.mark.parametrize(
+    ("baseline_exit", "step", "phase"),
+    [
+        (75, 1999, "stalled"),
+        (75, 2000, "collapsed"),
+        (150, 2999, "stalled"),
+        (150, 3000, "collapsed"),
+    ],
+)
+def test_an_arm_is_collapsed_after_twenty_times_the_baselines_exit_or_2000_steps(
+    baseline_exit, step, phase
+):
+    found = judged(
+        [25, step], [3.05, 3.02], alpha_drift_std=0.001, planned_steps=50_000,
+        baseline_exit=baseline_exit,
+    )  # fmt: skip
+    assert found.phase == phase
+
+
+def test_an_arm_whose_alphas_move_is_fitting_however_late_it_is():
+    for drift, phase in [(0.0199, "collapsed"), (0.02, "fitting")]:
+        found = judged([25, 5000], [3.05, 3.02], alpha_drift_std=drift)
+        assert found.phase == phase
+    assert found.reason.endswith("alpha drift 0.0200: it is moving, so slow rather than stalled")
+
+
+def test_predictions_decide_for_an_op_without_alpha():
+    for kl, phase in [(0.0009, "stalled"), (0.001, "fitting")]:
+        assert judged(SLOW_STEPS, SLOW_LOSSES, prediction_kl=kl).phase == phase
+    assert "prediction KL 0.0009 nats" in judged(SLOW_STEPS, SLOW_LOSSES, prediction_kl=9e-4).reason
+
+
+def test_alphas_outrank_predictions():
+    found = judged(SLOW_STEPS, SLOW_LOSSES, alpha_drift_std=0.3, prediction_kl=0.0)
+    assert found.phase == "fitting"
+
+
+def test_without_either_sign_an_arm_on_the_plateau_is_fitting():
+    phase, reason = judged(SLOW_STEPS, SLOW_LOSSES)
+    assert phase == "fitting"
+    assert "neither alphas nor predictions were measured" in reason
+
+
+def test_on_the_plateau_without_a_baseline_that_left_it_is_fitting():
+    phase, reason = judged(SLOW_STEPS, SLOW_LOSSES, baseline_exit=None, alpha_drift_std=0.001)
+    assert phase == "fitting"
+    assert reason.endswith("at step 500; there is no baseline that has left it")
+
+
+# --- off the plateau
+
+
+@pytest.mark.parametrize(("last", "phase"), [(2.04, "generalising"), (2.06, "overfitting")])
+def test_overfitting_is_a_rise_of_more_than_the_margin_over_the_lowest(last, phase):
+    assert judged([100, 200, 300, 400], [2.9, 2.0, 2.01, last]).phase == phase
+
+
+def test_a_task_without_a_plateau_is_never_on_it():
+    phase, reason = judged([100, 200], [9.0, 8.5], plateau=None)
+    assert (phase, reason) == ("generalising", "validation loss 8.500")
