@@ -131,7 +131,8 @@ def _candidates(verdict: dict[str, Any]) -> Table:
         "sat. > 2",
         "step time",
     ):
-        table.add_column(name, justify="left" if name in ("candidate", "verdict") else "right")
+        words = name in ("candidate", "verdict")
+        table.add_column(name, justify="left" if words else "right", no_wrap=words)
     for c in verdict["candidates"]:
         ends = c["endpoints"]
         table.add_row(
@@ -146,7 +147,7 @@ def _delta(found: dict[str, Any] | None) -> str:
     if found is None:
         return "-"
     low, high = (100 * x for x in found["interval"])
-    return f"{100 * found['delta_rel']:+.1f} % [{low:+.1f}, {high:+.1f}]"
+    return f"{100 * found['delta_rel']:+.1f} %\n[{low:+.1f}, {high:+.1f}]"
 
 
 def _number(value: float | None, form: str, unit: str = "") -> str:

@@ -285,10 +285,10 @@ class Judge:
         endpoints = (
             self._endpoints(arm) if comparable else {"fixed_step": None, "best_checkpoint": None}
         )
+        # on the plateau both numbers say when the arm will leave it, not how fast it is
+        moving = comparable and self._exit(arm) is not None
         found, even = (
-            self._delay(arm)
-            if comparable
-            else (clocks.Delay(None, None), clocks.BreakEven(None, None))
+            self._delay(arm) if moving else (clocks.Delay(None, None), clocks.BreakEven(None, None))
         )
         forecast = self._forecast(arm, found, phase) if comparable else None
         counted = endpoints[self.criterion]

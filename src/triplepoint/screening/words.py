@@ -83,7 +83,7 @@ def tell(
         "keep": f"Keep {name}.",
         "replace": f"Replace {name} by {recommended}.",
         "unsafe": f"Keep {name}: no candidate trains safely.",
-        "undecided": f"Undecided: keep {name} unless a longer look says otherwise.",
+        "undecided": f"Keep {name} unless a longer look says otherwise.",
     }[word]
     summary = [f"{c.arm}: {c.verdict}. {c.why[0].upper()}{c.why[1:]}." for c in candidates]
     summary.append(_basis(criterion, plan))
@@ -92,10 +92,10 @@ def tell(
     if nexts:
         c = nexts[0]
         summary.append(
-            f"Next informative look: {c.next.what}, about {seconds(c.next.cost_s)} here."
+            f"Next informative look, for {c.arm}: {c.next.what}, about {seconds(c.next.cost_s)} here."
         )
     summary.append(
-        f"Spent {seconds(cost['spent_s'])}; the planned run would take {seconds(cost['at_stake_s'])} on this machine."
+        f"Spent {seconds(cost['spent_s'])}; one planned run would take {seconds(cost['at_stake_s'])} on this machine."
     )
     return headline, [s for s in summary if s]
 
