@@ -21,7 +21,9 @@ IMAGES = Path(__file__).parent / "images"
 
 def terminal(folder: Path) -> None:
     """Write what ``triplepoint screen`` prints at its end as an SVG."""
-    recorder = Console(record=True, width=104, file=tempfile.TemporaryFile("w"), force_terminal=True)
+    recorder = Console(
+        record=True, width=104, file=tempfile.TemporaryFile("w"), force_terminal=True
+    )
     _screening.console = lambda to_stderr: recorder
     _screening.show_screen(folder, finished_before=False, json=False)
     svg = recorder.export_svg(title="triplepoint screen")
@@ -32,7 +34,11 @@ def terminal(folder: Path) -> None:
 
 def report(folder: Path) -> None:
     """Write the top of the report as a PNG."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         sys.exit("no Chromium on the path: the report was not photographed")
     with tempfile.TemporaryDirectory() as profile:

@@ -19,7 +19,8 @@ def model():
 def test_each_site_is_shown_with_what_enters_it_in_the_order_of_the_forward_pass(model):
     x, seen = torch.randn(4, 3), []
     with Capture(
-        {"last": model[2], "first": model[0]}, lambda site, module, x: seen.append((site, module, x))
+        {"last": model[2], "first": model[0]},
+        lambda site, module, x: seen.append((site, module, x)),
     ):
         model(x)
     assert [(site, module) for site, module, _ in seen] == [("first", model[0]), ("last", model[2])]

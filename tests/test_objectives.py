@@ -100,7 +100,9 @@ def test_a_uniform_prediction_costs_the_logarithm_of_the_vocabulary():
 
 def test_a_models_own_loss_is_used():
     model, batch = WithLoss(), labelled()
-    expected = F.cross_entropy(model.inner(batch["input_ids"]).flatten(0, 1), batch["labels"].flatten())
+    expected = F.cross_entropy(
+        model.inner(batch["input_ids"]).flatten(0, 1), batch["labels"].flatten()
+    )
     assert torch.equal(Objective().loss(model, batch), expected)
 
 

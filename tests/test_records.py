@@ -6,7 +6,7 @@ import math
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from triplepoint.errors import RunFolderError
@@ -60,6 +60,7 @@ records = st.builds(
 
 
 @given(records)
+@example(Record(metric="m", value=math.nan, low=-math.inf))
 def test_a_line_reads_back_as_the_record_it_was(record):
     line = to_line(record)
     assert "\n" not in line

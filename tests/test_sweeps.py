@@ -8,8 +8,8 @@ import sys
 import time
 
 import pytest
-
 from tests.tiny import comparable
+
 from triplepoint.errors import RunFolderError
 from triplepoint.recipes import Recipe
 from triplepoint.sweeps import Cell, DataSpec, load_arm, run_cell, run_cells

@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from tests.tiny import comparable, corpus, train_tiny
 from torch import nn
 
-from tests.tiny import comparable, corpus, train_tiny
 from triplepoint.errors import CheckpointError, NonFiniteLossError, RunFolderError
 from triplepoint.recipes import Recipe
 from triplepoint.training import decay_groups

@@ -8,7 +8,9 @@ import pytest
 
 from triplepoint.cli.main import run
 
-TEXT = "".join(f"line {i}: the quick brown fox jumps over the lazy dog {i * i}\n" for i in range(2000))
+TEXT = "".join(
+    f"line {i}: the quick brown fox jumps over the lazy dog {i * i}\n" for i in range(2000)
+)
 SMALL = ["--model", "gpt2-0.1m", "--context", "16", "--batch", "2"]
 
 
@@ -66,7 +68,14 @@ def test_screen_prints_one_json_document_and_nothing_else(command, text, tmp_pat
     assert [c["arm"] for c in found["candidates"]] == ["dyt:paper", "rmsnorm"]
     assert "Plan: 400 steps (assumed: 20 x the calibration) on the whole training split" in err
     files = {p.name for p in (tmp_path / "run").iterdir()}
-    assert {"manifest.json", "records.jsonl", "records.parquet", "arrays.npz", "verdict.json", "report.html"} <= files
+    assert {
+        "manifest.json",
+        "records.jsonl",
+        "records.parquet",
+        "arrays.npz",
+        "verdict.json",
+        "report.html",
+    } <= files
     # the same command again says so and trains nothing
     code, out, _ = command(*words)
     assert code == 0
@@ -91,7 +100,11 @@ def test_train_prints_records_as_json_lines(command, text, tmp_path):
     )  # fmt: skip
     assert code == 0
     rows = [json.loads(line) for line in out.splitlines()]
-    assert [r["step"] for r in rows if r["metric"] == "val_loss" and "endpoint" not in r] == [4, 8, 12]
+    assert [r["step"] for r in rows if r["metric"] == "val_loss" and "endpoint" not in r] == [
+        4,
+        8,
+        12,
+    ]
     assert {r["arm"] for r in rows} == {"derf"}
 
 
@@ -103,7 +116,21 @@ def test_train_then_report_and_a_run_folder_as_the_model(command, text, tmp_path
     (first / "report.html").unlink()
     assert command("report", first)[0] == 0
     assert (first / "report.html").exists()
-    code, _, _ = command("train", "--model", first, "--context", 16, "--batch", 2, "--data", text, "--steps", 5, "--out", second)
+    code, _, _ = command(
+        "train",
+        "--model",
+        first,
+        "--context",
+        16,
+        "--batch",
+        2,
+        "--data",
+        text,
+        "--steps",
+        5,
+        "--out",
+        second,
+    )
     assert code == 0
     assert json.loads((second / "manifest.json").read_text())["model"]["name"] == "gpt2-0.1m"
 
@@ -170,7 +197,18 @@ def test_an_output_folder_of_another_run_is_refused_and_kept(command, text, tmp_
 
 
 def test_a_truncated_checkpoint_is_refused_with_the_folder_to_delete(command, text, tmp_path):
-    given = ["train", *SMALL, "--data", text, "--steps", 8, "--checkpoint-every", 4, "--out", tmp_path / "run"]
+    given = [
+        "train",
+        *SMALL,
+        "--data",
+        text,
+        "--steps",
+        8,
+        "--checkpoint-every",
+        4,
+        "--out",
+        tmp_path / "run",
+    ]
     assert command(*given)[0] == 0
     manifest = tmp_path / "run" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"finished"', '"running"'))
@@ -192,7 +230,9 @@ def test_ctrl_c_says_how_to_resume_and_the_same_command_does(tmp_path, text):
              "--seeds", "1", "--candidates", "dyt", "--workers", "2", "--out", str(tmp_path / "run")]  # fmt: skip
     process = subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 90
-    while time.monotonic() < until and not list((tmp_path / "run").glob("arms/*/*/*/records.jsonl")):
+    while time.monotonic() < until and not list(
+        (tmp_path / "run").glob("arms/*/*/*/records.jsonl")
+    ):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

@@ -58,7 +58,10 @@ def test_every_norm_of_a_gpt2_is_found_once_with_role_and_depth():
         ("layers.0.attention_norm", "pre_attn"),
         ("blocks.0.norm1", "pre_attn"),
         ("blocks.0.norm_1", "pre_attn"),
-        ("layers.0.post_attention_layernorm", "pre_mlp"),  # Llama's name for what stands before the MLP
+        (
+            "layers.0.post_attention_layernorm",
+            "pre_mlp",
+        ),  # Llama's name for what stands before the MLP
         ("layers.0.ffn_norm", "pre_mlp"),
         ("blocks.0.norm2", "pre_mlp"),
         ("layers.0.self_attn.q_norm", "qk"),

@@ -35,7 +35,9 @@ def test_logit_scale_by_hand():
 def test_logit_scale_does_not_see_a_constant_added_at_a_position():
     logits = torch.randn(3, 4, 50)
     moved = logits + 10 * torch.randn(3, 4, 1)
-    assert value_of("logit_scale", moved) == pytest.approx(value_of("logit_scale", logits), rel=1e-4)
+    assert value_of("logit_scale", moved) == pytest.approx(
+        value_of("logit_scale", logits), rel=1e-4
+    )
 
 
 def test_logit_scale_scales_with_the_logits_and_is_zero_for_a_uniform_prediction():

@@ -53,9 +53,7 @@ def test_agrees_with_its_twin(op, reference):
     randomised(op)
     x = spread(4, 6)
     for token, y in zip(x.tolist(), op(x), strict=True):
-        expected = reference(
-            token, gain=op.weight.tolist(), shift=op.bias.tolist(), eps=1e-5
-        )
+        expected = reference(token, gain=op.weight.tolist(), shift=op.bias.tolist(), eps=1e-5)
         assert y.tolist() == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 

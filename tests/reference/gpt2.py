@@ -35,10 +35,14 @@ def attention(xs, w_qkv, w_out, heads):
         part = slice(h * size, (h + 1) * size)
         qs, ks, vs = ([p[i * dim : (i + 1) * dim][part] for p in qkv] for i in range(3))
         for t, q in enumerate(qs):
-            scores = [math.fsum(a * b for a, b in zip(q, ks[u], strict=True)) / math.sqrt(size) for u in range(t + 1)]
+            scores = [
+                math.fsum(a * b for a, b in zip(q, ks[u], strict=True)) / math.sqrt(size)
+                for u in range(t + 1)
+            ]
             weights = [math.exp(s - max(scores)) for s in scores]
             mixed[t] += [
-                math.fsum(w * vs[u][i] for u, w in enumerate(weights)) / math.fsum(weights) for i in range(size)
+                math.fsum(w * vs[u][i] for u, w in enumerate(weights)) / math.fsum(weights)
+                for i in range(size)
             ]
     return [times(w_out, m) for m in mixed]  # fmt: skip
 

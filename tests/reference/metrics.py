@@ -19,6 +19,4 @@ def mean_kl_to_the_mean_prediction(rows):
     predictions = [softmax(row) for row in rows]
     n, vocab = len(rows), len(rows[0])
     mean = [sum(p[v] for p in predictions) / n for v in range(vocab)]
-    return (
-        math.fsum(p[v] * math.log(p[v] / mean[v]) for p in predictions for v in range(vocab)) / n
-    )
+    return math.fsum(p[v] * math.log(p[v] / mean[v]) for p in predictions for v in range(vocab)) / n

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from triplepoint.records import Record
-from triplepoint.screening.judging import Arms, Judge
+from triplepoint.screening.arms import Arms
+from triplepoint.screening.judging import Judge
 from triplepoint.screening.plans import Plan
 from triplepoint.sweeps import ArmRun
 

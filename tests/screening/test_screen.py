@@ -5,10 +5,10 @@ import math
 
 import pytest
 import torch
+from tests.tiny import CONTEXT, build, corpus
 from torch import nn
 
 import triplepoint as tp
-from tests.tiny import CONTEXT, build, corpus
 from triplepoint.errors import ModelError, NonFiniteLossError, PlanError
 
 TEXT = corpus()

@@ -119,7 +119,9 @@ def _forecast_cell(candidate: Mapping, scale: float) -> Cell:
     low_high = as_.change_interval(interval)
     parts = [f"95 %: {low_high}"] if low_high else []
     if as_.known(forecast.get("probability")):
-        parts.append(f"lower than the baseline with probability {as_.share(forecast['probability'])}")
+        parts.append(
+            f"lower than the baseline with probability {as_.share(forecast['probability'])}"
+        )
     return Cell(as_.change(value), "\n".join(parts), _forest(value, interval, scale))
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from triplepoint.phases import Judgement, diverged_step, judge_arm, plateau_exit_step
+from triplepoint.phases import Judgement, judge_arm, plateau_exit_step
 from triplepoint.published import Facts, apply_rules
-from triplepoint.records import Record
 from triplepoint.screening import clocks, words
+from triplepoint.screening.arms import Arms
 from triplepoint.screening.plans import TIE_MARGIN, Plan
 from triplepoint.screening.verdicts import (
     CandidateVerdict,
@@ -29,66 +28,6 @@ EPOCHS_FORECAST = 1.0
 """Plans of more passes than this may over-fit, which a calibration of one pass cannot show."""
 S1_SHARE = 0.05
 """Least share of the plan's clock that a calibration must cover for its ratio to be carried forward."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Arms:
-    """All runs of one arm, one per seed, and what they have in common."""
-
-    name: str
-    runs: tuple[ArmRun, ...]
-    op: str
-    preset: str | None
-    lr: float
-
-    @property
-    def steps(self) -> list[int]:
-        """Steps of the evaluations that all seeds have."""
-        shortest = min(self.runs, key=lambda r: len(r.arrays["eval_steps"]))
-        return [int(s) for s in shortest.arrays["eval_steps"]]
-
-    def losses(self, name: str) -> np.ndarray:
-        """Return losses [seed, evaluation, window]."""
-        return np.stack([r.arrays[name][: len(self.steps)] for r in self.runs]).astype(np.float64)
-
-    def curve(self, name: str) -> np.ndarray:
-        """Return the mean loss over seeds and windows, per evaluation."""
-        return self.losses(name).mean(axis=(0, 2))
-
-    def mean_of(self, metric: str, **where: object) -> float | None:
-        """Return the mean over seeds (and sites) of a metric's last records."""
-        return _mean([v for run in self.runs for v in last_values(run.records, metric, **where)])
-
-    def diverged_at(self) -> int | None:
-        """Return the first step at which any seed diverged."""
-        found = [self._diverged(run) for run in self.runs]
-        return min((s for s in found if s is not None), default=None)
-
-    def _diverged(self, run: ArmRun) -> int | None:
-        if run.outcome == "diverged":
-            return run.last_step
-        if run.plateau is None:
-            return None
-        train, val = (run.arrays[name].mean(axis=1) for name in ("train_loss", "val_loss"))
-        return diverged_step(
-            [int(s) for s in run.arrays["eval_steps"]],
-            np.where(np.isfinite(val), train, math.nan).tolist(),
-            run.plateau["train"],
-            warmup=int(run.facts["asked"]["recipe"]["warmup"]),
-        )
-
-
-def last_values(
-    records: Sequence[Record], metric: str, *, endpoint: str | None = None
-) -> list[float]:
-    """Return a metric's values at its last step: one for the whole model, or one per site."""
-    rows = [r for r in records if r.metric == metric and r.endpoint == endpoint]
-    last = max((r.step for r in rows), default=None)
-    return [r.value for r in rows if r.step == last]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if len(values) else None
 
 
 class Judge:
@@ -163,6 +102,9 @@ class Judge:
             "unique_tokens": unique,
             "epochs": tokens / unique if unique else None,
             "tokens_per_parameter": unique / counted if unique and counted else None,
+            "tokens_per_parameter_by_convention": {
+                name: unique / n for name, n in self.parameters.items() if unique and n
+            },
             "parameter_convention": "params_no_positions (all but learned positions, tied weights once)",
             "processed_tokens_per_parameter": tokens / counted if counted else None,
             **self.parameters,
@@ -362,19 +304,15 @@ class Judge:
             by_seed=tuple(float(x) for x in each),
         )
 
-    def _clock(self, arm: Arms) -> np.ndarray:
-        steps, values = arm.runs[0].series("s1")
-        return np.interp(arm.steps, steps, values)
-
     def _delay(self, arm: Arms) -> tuple[clocks.Delay, clocks.BreakEven]:
-        s = self._clock(self.baseline)
+        s = self.baseline.clock()
         found = clocks.delay(
             s,
             self.baseline.curve("train_loss"),
             self.baseline.curve("val_loss"),
             arm.curve("train_loss"),
             arm.curve("val_loss"),
-            self._clock(arm),
+            arm.clock(),
         )
         return found, clocks.break_even(s, self.baseline.curve("val_loss"), found)
 
@@ -391,12 +329,12 @@ class Judge:
         if self.measured or None in exits or facts["epochs"] is None:
             return None
         late = max(exits)
-        settled = self._clock(arm)[-1] >= 2 * np.interp(late, arm.steps, self._clock(arm))
+        settled = arm.clock()[-1] >= 2 * np.interp(late, arm.steps, arm.clock())
         if facts["epochs"] > EPOCHS_FORECAST or facts["s1_share"] < S1_SHARE or not settled:
             return None
-        end = self._clock(self.baseline)[-1] / facts["s1_share"]
+        end = self.baseline.clock()[-1] / facts["s1_share"]
         return clocks.forecast(
-            self._clock(self.baseline), self.baseline.curve("val_loss"), found, s_end=end
+            self.baseline.clock(), self.baseline.curve("val_loss"), found, s_end=end
         )
 
     # -- the word --------------------------------------------------------------------------------------

@@ -1,0 +1,173 @@
+"""Screen any ``nn.Module``: the Python form, its calibrations one after the other in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from triplepoint.errors import PlanError
+from triplepoint.families import find_norms
+from triplepoint.objectives import Batch, LossFn, Objective, concatenate, length_of
+from triplepoint.ops import NormOp
+from triplepoint.runs import RunFolder
+from triplepoint.screening.calibrating import Candidates, Screen, Trial, as_arms, checked_settings
+from triplepoint.screening.plans import TIE_MARGIN, Arm, Plan, calibration_recipe
+from triplepoint.screening.verdicts import Verdict
+from triplepoint.surgery import swap_norms
+from triplepoint.sweeps import ArmRun, fixed_windows, run_arm
+
+
+def screen(
+    build: Callable[[int], nn.Module],
+    batches: Callable[[int], Iterable[Batch]],
+    *,
+    validation: Batch | Sequence[Batch],
+    candidates: Sequence[str] | Mapping[str, str | Arm],
+    plan: Plan,
+    steps: int = 500,
+    seeds: int = 2,
+    criterion: str = "best_checkpoint",
+    lr_grid: bool = False,
+    own_schedule: bool = False,
+    loss_fn: LossFn | None = None,
+    train_windows: Batch | None = None,
+    tie_margin: float = TIE_MARGIN,
+    out: str | Path | None = None,
+) -> Verdict:
+    """Should the norms of this model be replaced, for this training?
+
+    Trains the model as built and each candidate for ``steps`` steps from the same weights on the same
+    batches, and compares them.
+
+    Args:
+        build: ``build(seed)`` returns the baseline: any module whose norms are ``nn.LayerNorm``,
+            ``nn.RMSNorm`` or triplepoint's own ops. Called under ``torch.manual_seed(seed)``.
+        batches: ``batches(seed)`` yields at least ``steps`` batches, the same ones for the same seed. A batch
+            is a tensor of token windows ``[batch, seq + 1]``, a mapping of keywords or ``(inputs, targets)``.
+        validation: Fixed validation windows: one batch, or several.
+        candidates: Op names, or a mapping name -> op name or :class:`Arm`.
+        plan: What is about to be trained.
+        steps: Length of the calibration; where it is the plan's, the result is measured.
+        seeds: How many paired repetitions.
+        criterion: The endpoint that counts, ``best_checkpoint`` or ``fixed_step``.
+        lr_grid: Whether each arm runs at its own best of 1/3, 1 and 3 times the planned rate.
+        own_schedule: Whether the calibration has the plan's warm-up and schedule.
+        loss_fn: ``(output, batch) -> scalar`` where the model's output is neither its loss nor logits.
+        train_windows: Fixed train windows; by default the first batches of ``batches(0)``, as many windows as
+            ``validation`` has.
+        tie_margin: Fraction of the baseline's loss that counts as a tie.
+        out: Run folder, which the same call resumes; None for a temporary one.
+
+    Returns:
+        The verdict.
+
+    Raises:
+        PlanError: If plan, candidates or numbers contradict each other.
+        ModelError: If the model has no norm to swap, or no loss that can be found.
+        NonFiniteLossError: If the baseline's loss is not finite at the first step.
+    """
+    torch.manual_seed(0)
+    norms = _norm_of(build(0))
+    checked = checked_settings(Candidates(norms, as_arms(candidates)), seeds, criterion, tie_margin)
+    base = calibration_recipe(plan, steps, own_schedule=own_schedule)
+    val = concatenate(list(validation)) if isinstance(validation, list) else validation
+    train = (
+        train_windows if train_windows is not None else fixed_windows(batches(0), length_of(val))
+    )
+    objective = Objective(loss_fn)
+    facts = {"plateau": _plateau(train, val), "model": {"name": "module"}}
+
+    def run_trials(trials: Sequence[Trial]) -> list[ArmRun]:
+        return [
+            _run_module(
+                t, root, build, batches, checked, {"val": val, "train": train}, objective, facts
+            )
+            for t in trials
+        ]
+
+    with _folder(out) as root:
+        asked = {
+            "candidates": {n: _told(a) for n, a in checked.arms.items()}, "plan": dataclasses.asdict(plan),
+            "recipe": dataclasses.asdict(base), "seeds": seeds, "criterion": criterion, "lr_grid": lr_grid,
+            "tie_margin": tie_margin,
+        }  # fmt: skip
+        with RunFolder(root, asked=asked, kind="screen") as folder:
+            run = Screen(
+                folder=folder, candidates=checked, plan=plan, base=base, seeds=seeds, lr_grid=lr_grid,
+                criterion=criterion, tie_margin=tie_margin, command="triplepoint.screen(...)",
+            )  # fmt: skip
+            return run.run(run_trials)
+
+
+def _folder(out: str | Path | None) -> Any:
+    if out is None:
+        return tempfile.TemporaryDirectory(prefix="triplepoint-")
+    return contextlib.nullcontext(str(out))
+
+
+def _norm_of(model: nn.Module) -> str:
+    """Return the name of the model's own norm: the baseline's."""
+    kinds = {s.kind for s in find_norms(model) if s.reason is None}
+    kinds |= {type(m).__name__.lower() for m in model.modules() if isinstance(m, NormOp)}
+    return kinds.pop() if len(kinds) == 1 else "baseline"
+
+
+def _plateau(train: Batch, val: Batch) -> dict[str, float] | None:
+    """Return the unigram cross-entropy of the fixed windows, for token windows; the unigram is the train windows'."""
+    if not (isinstance(train, Tensor) and train.ndim == 2 and not train.is_floating_point()):
+        return None
+    vocab = int(max(train.max(), val.max())) + 1
+    counts = torch.bincount(train[:, 1:].reshape(-1), minlength=vocab).double() + 1
+    log_p = (counts / counts.sum()).log()
+    return {name: float(-log_p[w[:, 1:]].mean()) for name, w in (("val", val), ("train", train))}
+
+
+def _run_module(
+    trial: Trial,
+    root: str | Path,
+    build: Callable[[int], nn.Module],
+    batches: Callable[[int], Iterable[Batch]],
+    candidates: Candidates,
+    windows: Mapping[str, Batch],
+    objective: Objective,
+    facts: Mapping[str, object],
+) -> ArmRun:
+    arm = candidates.arms.get(trial.arm, Arm())
+
+    def build_arm(seed: int) -> nn.Module:
+        model = (arm.build or build)(seed)
+        if arm.op is not None:
+            swap_norms(model, arm.op)
+        return model
+
+    def from_step(start: int) -> Iterator[Batch]:
+        return _skip(batches(trial.recipe.seed), start, trial.recipe.steps)
+
+    return run_arm(
+        trial.folder(Path(root)), asked={"changes": _told(arm)}, build=build_arm, batches=from_step,
+        windows=windows, objective=objective, recipe=trial.recipe, arm=trial.arm, facts=facts,
+        must_start=trial.arm == candidates.baseline,
+    )  # fmt: skip
+
+
+def _told(arm: Arm) -> str:
+    """Return what an arm changes, the same in every process: a function by its name."""
+    name = getattr(arm.build, "__qualname__", None)
+    return repr(dataclasses.replace(arm, build=None)) + (f" build={name}" if arm.build else "")
+
+
+def _skip(batches: Iterable[Batch], start: int, steps: int) -> Iterator[Batch]:
+    for number, batch in enumerate(batches):
+        if number >= start:
+            yield batch
+    raise PlanError(
+        f"The batches ended before the calibration's {steps} steps.\n"
+        "Let batches(seed) yield at least that many, or give fewer steps."
+    )
