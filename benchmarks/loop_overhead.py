@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loop_overhead")
     parser.add_argument("--quick", action="store_true", help="under 50 s on two cores")
     quick = parser.parse_args().quick
-    rounds, steps = (4, 60) if quick else (10, 150)
+    rounds, steps = (5, 35) if quick else (10, 150)
     torch.set_num_threads(1)
     corpus = load_corpus(context=128)
     recipe = Recipe(steps=steps + WARM + 1)  # the one evaluation comes after the timed steps

@@ -26,7 +26,7 @@ BLOCK = 10
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.probe_overhead")
     parser.add_argument("--quick", action="store_true", help="under 50 s on two cores")
-    rounds = 8 if parser.parse_args().quick else 40
+    rounds = 6 if parser.parse_args().quick else 40
     torch.set_num_threads(1)
     torch.manual_seed(0)
     corpus, objective = load_corpus(context=128), Objective()

@@ -44,7 +44,7 @@ def test_an_error_in_a_worker_arrives_as_it_was_and_keeps_what_is_finished(tmp_p
 
 COMMAND = [
     sys.executable, "-m", "triplepoint.cli.main", "train", "--model", "gpt2-0.1m", "--op", "dyt", "--train-tokens", "5000",
-    "--context", "16", "--batch", "2", "--steps", "400", "--eval-every", "20", "--checkpoint-every", "15",
+    "--context", "16", "--batch", "2", "--steps", "200", "--eval-every", "10", "--checkpoint-every", "15",
 ]  # fmt: skip
 
 

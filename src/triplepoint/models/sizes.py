@@ -61,6 +61,7 @@ def parameter_counts(model: nn.Module) -> dict[str, int]:
         are the ``nn.Embedding`` modules named ``wpe`` or with ``position`` in their name.
 
     Example:
+        >>> from triplepoint.models import GPT2
         >>> counts = parameter_counts(GPT2(config_of("gpt2-0.1m")))
         >>> counts["params_total"] - counts["params_no_positions"] == 128 * 64
         True
