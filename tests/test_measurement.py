@@ -157,7 +157,7 @@ def test_closing_removes_the_hooks(fixed):
 
 def test_losses_are_those_of_each_window_alone_in_eval_mode(fixed):
     model = gpt2(dropout=0.5)
-    arrays, _ = probe(model, fixed).evaluate(1)
+    arrays, _ = probe(model, fixed, rows=2).evaluate(1)
     model.eval()
     assert list(arrays) == ["val_loss", "train_loss"]
     for name in ("val", "train"):
@@ -371,7 +371,8 @@ def test_sampled_steps_are_pooled_until_the_next_evaluation_and_then_forgotten(f
 def test_evaluating_between_two_passes_counts_nothing_as_training(fixed):
     model = gpt2()
     watcher = probe(model, fixed, every=1)
-    watcher.evaluate(0)
+    _, records = watcher.evaluate(0)
+    assert "batch_saturation@2" not in {r.metric for r in records}
     assert watcher.state() == {}
     step(model, watcher, 1, windows(2))
     before = {k: v.clone() for k, v in watcher.state().items()}

@@ -119,7 +119,7 @@ def run_arm(
         progress: Called after each step.
     """
     asked = {**asked, "arm": arm, "recipe": dataclasses.asdict(recipe)}
-    with _claimed(path, asked) as folder:
+    with _claimed(path, asked) as folder, torch.random.fork_rng():
         if folder.state == "finished":
             return load_arm(path)
         torch.manual_seed(recipe.seed)

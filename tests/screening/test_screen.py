@@ -247,3 +247,17 @@ def _nan(model):
     with torch.no_grad():
         model.wte.weight.fill_(math.nan)
     return model
+
+
+def test_a_build_that_returns_the_same_model_each_time_is_refused():
+    model = build(None)(0)
+    with pytest.raises(PlanError, match=r"the same parameters, each time.*\nBuild the model inside build"):
+        screen(["dyt"], steps=20, model=lambda seed: model)
+
+
+def test_the_callers_random_numbers_are_left_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    screen(["dyt"], steps=4, seeds=1)
+    assert torch.equal(torch.rand(3), expected)

@@ -73,8 +73,7 @@ def screen(
         ModelError: If the model has no norm to swap, or no loss that can be found.
         NonFiniteLossError: If the baseline's loss is not finite at the first step.
     """
-    torch.manual_seed(0)
-    norms = _norm_of(build(0))
+    norms = _norm_of(_built(build))
     checked = checked_settings(Candidates(norms, as_arms(candidates)), seeds, criterion, tie_margin)
     base = calibration_recipe(plan, steps, own_schedule=own_schedule)
     val = concatenate(list(validation)) if isinstance(validation, list) else validation
@@ -110,6 +109,19 @@ def _folder(out: str | Path | None) -> Any:
     if out is None:
         return tempfile.TemporaryDirectory(prefix="triplepoint-")
     return contextlib.nullcontext(str(out))
+
+
+def _built(build: Callable[[int], nn.Module]) -> nn.Module:
+    """Return a model to look at, after checking that ``build`` makes a new one each time."""
+    with torch.random.fork_rng():
+        first, second = build(0), build(0)
+    shared = {id(p) for p in first.parameters()} & {id(p) for p in second.parameters()}
+    if first is second or shared:
+        raise PlanError(
+            "build(seed) returns the same model, or the same parameters, each time: one arm would go on from "
+            "where another ended.\nBuild the model inside build, or return copy.deepcopy(model)."
+        )
+    return first
 
 
 def _norm_of(model: nn.Module) -> str:

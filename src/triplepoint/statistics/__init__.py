@@ -1,0 +1,17 @@
+"""Intervals, rank statistics and honest validation: what numbers can carry, not what they mean."""
+
+from triplepoint.statistics.monotone import isotonic as isotonic
+from triplepoint.statistics.proportions import wilson as wilson
+from triplepoint.statistics.ranks import EXACT_LIMIT as EXACT_LIMIT
+from triplepoint.statistics.ranks import HeldOut as HeldOut
+from triplepoint.statistics.ranks import auc as auc
+from triplepoint.statistics.ranks import balanced_accuracy as balanced_accuracy
+from triplepoint.statistics.ranks import balanced_accuracy_lower as balanced_accuracy_lower
+from triplepoint.statistics.ranks import best_threshold as best_threshold
+from triplepoint.statistics.ranks import leave_one_group_out as leave_one_group_out
+from triplepoint.statistics.ranks import permutation_p as permutation_p
+from triplepoint.statistics.resampling import (
+    asymptotic_confidence_sequence as asymptotic_confidence_sequence,
+)
+from triplepoint.statistics.resampling import paired_interval as paired_interval
+from triplepoint.statistics.resampling import paired_relative_interval as paired_relative_interval
