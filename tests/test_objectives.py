@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from triplepoint.errors import ModelError
+from triplepoint.errors import DataError, ModelError
 from triplepoint.models import GPT2, GPT2Config
 from triplepoint.objectives import (
     Objective,
@@ -129,6 +129,19 @@ def test_a_loss_fn_sees_output_and_batch():
     assert Objective(squared_error).loss(Regression(), (x, y)).item() == 6.5
 
 
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [(torch.ones(4), "shape [4]"), (torch.ones(1), "shape [1]"), (0.5, "float")],
+)
+def test_a_loss_fn_that_returns_no_single_number_is_refused(returned, told):
+    with pytest.raises(ModelError) as caught:
+        Objective(lambda output, batch: returned).loss(Regression(), torch.ones(4, 1))
+    assert str(caught.value).split("\n") == [
+        f"loss_fn must return one number as a 0-dimensional tensor, got {told}.",
+        "Take the mean over the batch: return losses.mean().",
+    ]
+
+
 def test_the_loss_has_a_graph_and_per_window_has_none():
     model, batch = gpt2(), windows()
     Objective().loss(model, batch).backward()
@@ -227,3 +240,32 @@ def test_a_batch_is_cut_joined_and_moved_in_its_own_form(batch):
     # rows of the second of two processes
     assert same(slice_of(batch, 1, 4, 2), concatenate([parts[1], parts[3]]))
     assert same(to_device(batch, torch.device("cpu")), batch)
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        ({"flag": True}, "a dict without tensors"),
+        ((), "a tuple without tensors"),
+        ("text", "a str without tensors"),
+        (torch.tensor(3), "a Tensor without tensors"),
+        (torch.zeros(0, 7), "an empty tensor"),
+    ],
+)
+def test_what_is_no_batch_is_refused(batch, told):
+    with pytest.raises(DataError) as caught:
+        length_of(batch)
+    assert str(caught.value).split("\n") == [
+        "A batch is a tensor, a mapping or a tuple of tensors with at least one window, "
+        f"got {told}.",
+        "Yield e.g. token windows [batch, seq + 1], or (inputs, targets).",
+    ]
+
+
+def test_windows_of_different_shapes_are_not_joined():
+    with pytest.raises(DataError) as caught:
+        concatenate([torch.zeros(2, 7), torch.zeros(2, 5)])
+    assert str(caught.value).split("\n") == [
+        "Fixed windows must have one shape, got windows of (5,), (7,).",
+        "Pad them, or give windows of one length.",
+    ]

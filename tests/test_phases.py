@@ -74,6 +74,16 @@ def test_a_rise_within_the_margin_does_not_count():
     assert diverged_step([1, 2, 3, 4], [2.0, 3.06, 3.06, 3.06], 3.0, warmup=0) == 2
 
 
+def test_a_run_that_blew_up_without_ever_being_below_the_plateau_is_diverged():
+    steps, uniform = [10, 20, 30, 40, 50], 5.5
+    # a nat above a uniform guess of 5.5 at the last three evaluations
+    assert diverged_step(steps, [7.0] * 5, 3.0, warmup=10, uniform=uniform) == 30
+    assert diverged_step(steps, [7.0] * 5, 3.0, warmup=10) is None
+    assert diverged_step(steps, [7.0] * 5, 3.0, warmup=30, uniform=uniform) is None
+    assert diverged_step(steps, [6.4] * 5, 3.0, warmup=10, uniform=uniform) is None
+    assert diverged_step(steps, [7.0] * 4 + [6.4], 3.0, warmup=10, uniform=uniform) is None
+
+
 def test_once_diverged_it_wins_over_everything_else():
     phase, reason = judged([25, 50], [2.0, 1.9], diverged_at=40)
     assert (phase, reason) == ("diverged", "the loss left its range at step 40")
@@ -172,6 +182,14 @@ def test_on_the_plateau_without_a_baseline_that_left_it_is_fitting():
     phase, reason = judged(SLOW_STEPS, SLOW_LOSSES, baseline_exit=None, alpha_drift_std=0.001)
     assert phase == "fitting"
     assert reason.endswith("at step 500; there is no baseline that has left it")
+
+
+def test_an_arm_that_is_still_above_the_plateau_is_said_to_be():
+    phase, reason = judged([25, 50], [5.0, 4.0])
+    assert phase == "fitting"
+    assert reason.startswith(
+        "not yet down to the unigram plateau (3.060 nats) at step 50, validation loss 4.000"
+    )
 
 
 # --- off the plateau

@@ -65,6 +65,16 @@ def test_s1_sums_the_learning_rates_of_the_updates_done():
     assert recipe.s1_at(6) == 0.5 + 1.0 + 1.5 + 2.0 + 2.0 + 2.0
 
 
+@pytest.mark.parametrize("schedule", ["cosine", "constant"])
+@pytest.mark.parametrize("horizon", [None, 1, 9, 21, 30, 300])
+@pytest.mark.parametrize("warmup", [0, 1, 8])
+def test_s1_in_closed_form_is_the_sum_of_the_rates(schedule, horizon, warmup):
+    recipe = Recipe(steps=40, lr=0.3, warmup=warmup, schedule=schedule, horizon=horizon)
+    for step in range(41):
+        expected = math.fsum(recipe.lr_at(k) for k in range(1, step + 1))
+        assert recipe.s1_at(step) == pytest.approx(expected, rel=1e-12)
+
+
 # --- when to look
 
 
@@ -94,28 +104,42 @@ def test_a_screen_looks_at_these_steps(last, expected):
 @pytest.mark.parametrize("name", ["steps", "batch"])
 def test_counts_below_one_are_refused(name):
     assert message_of(**{name: 0}) == [
-        f"{name} must be at least 1, got 0.",
-        f"Give a larger --{name}.",
+        f"{name} must be at least 1 and finite, got 0.",
+        f"Give another --{name}.",
     ]
 
 
-@pytest.mark.parametrize("value", [-1, math.nan])
+@pytest.mark.parametrize("value", [2.0, True, "500", None])
+@pytest.mark.parametrize("name", ["steps", "batch"])
+def test_counts_that_are_not_whole_numbers_are_refused(name, value):
+    assert message_of(**{name: value}) == [
+        f"{name} must be a whole number, got {value!r}.",
+        f"Try {name}=500.",
+    ]
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf])
 @pytest.mark.parametrize(
     "name", ["warmup", "weight_decay", "clip", "sample_every", "checkpoint_every"]
 )
-def test_negative_values_and_nan_are_refused(name, value):
+def test_values_below_zero_or_not_finite_are_refused(name, value):
     assert message_of(**{name: value}) == [
-        f"{name} must be at least 0, got {value}.",
-        f"Give a larger --{name.replace('_', '-')}.",
+        f"{name} must be at least 0 and finite, got {value}.",
+        f"Give another --{name.replace('_', '-')}.",
     ]
 
 
-@pytest.mark.parametrize("lr", [0.0, -1e-3, math.nan, math.inf])
-def test_a_learning_rate_that_is_not_positive_is_refused(lr):
+@pytest.mark.parametrize("lr", [0.0, 9e-13, -1e-3, math.nan, math.inf])
+def test_a_learning_rate_that_moves_nothing_or_is_not_finite_is_refused(lr):
     assert message_of(lr=lr) == [
-        f"The learning rate must be positive, got {lr}.",
+        f"The learning rate must be positive and finite, at least 1e-12, got {lr}.",
         "Try --lr 1e-3.",
     ]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_that_no_generator_takes_is_refused(seed):
+    assert message_of(seed=seed) == [f"A seed lies in [0, 2^63), got {seed}.", "Try --seed 0."]
 
 
 def test_an_unknown_schedule_is_refused():
@@ -130,7 +154,7 @@ def test_an_unknown_precision_is_refused():
 
 
 def test_a_bad_value_is_a_value_error_as_well():
-    with pytest.raises(ValueError, match="^steps must be at least 1, got -5"):
+    with pytest.raises(ValueError, match="^steps must be at least 1 and finite, got -5"):
         Recipe(steps=-5)
 
 

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ from triplepoint.runs import (
     identity_of,
     read_arrays,
     read_json,
+    read_records,
     usable_cores,
     write_arrays,
     write_json,
@@ -187,14 +189,33 @@ def test_a_refused_folder_is_not_left_locked(tmp_path):
     open_folder(tmp_path).close()
 
 
-@pytest.mark.parametrize("path", ["file", "file/inside"])
-def test_a_folder_that_cannot_be_made_is_told(tmp_path, path):
+@pytest.mark.parametrize(
+    ("path", "why"), [("file", "File exists"), ("file/inside", "Not a directory")]
+)
+def test_a_path_through_a_file_cannot_be_a_folder(tmp_path, path, why):
     (tmp_path / "file").write_text("not a folder")
-    problem, remedy = message_of(open_folder, tmp_path / path)
-    assert problem.startswith(f"{tmp_path / path} cannot be written: ")
-    assert remedy == (
-        "Free some space or choose another folder with --out; run the same command again to resume."
-    )
+    assert message_of(open_folder, tmp_path / path) == [
+        f"{tmp_path / path} cannot be a folder: {why}, something on the way is a file.",
+        "Choose another folder with --out.",
+    ]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs.Path, "mkdir", no_space)
+    assert message_of(open_folder, tmp_path / "run") == [
+        f"{tmp_path / 'run'} cannot be written: No space left on device.",
+        "Free some space or choose another folder with --out; run the same command again to resume.",
+    ]
+
+
+def test_a_folder_that_is_deleted_while_the_run_goes_on_is_told(tmp_path):
+    with open_folder(tmp_path / "run") as folder:
+        shutil.rmtree(tmp_path / "run")
+        assert message_of(folder.write_manifest, {}) == [
+            f"{tmp_path / 'run' / 'manifest.json'} cannot be written: its folder was deleted while "
+            "the run was going on.",
+            "Run the same command again; it starts anew.",
+        ]
 
 
 def test_other_processes_of_a_run_neither_lock_nor_write(tmp_path):
@@ -267,11 +288,39 @@ def test_a_run_without_records_can_finish(tmp_path):
 
 def test_a_run_whose_records_are_damaged_does_not_finish_and_says_where(tmp_path):
     with open_folder(tmp_path) as folder:
-        folder.append([ROW])
-        (tmp_path / "records.jsonl").write_text("broken\n")
+        size = folder.append([ROW])
+        (tmp_path / "records.jsonl").write_text("x" * (size - 1) + "\n")
         problem, _ = message_of(folder.finish, {})
     assert problem.startswith(f"{tmp_path / 'records.jsonl'}, line 1: not a record")
     assert read_json(tmp_path / "manifest.json")["status"] == "running"
+
+
+@pytest.mark.parametrize("lost", ["some", "all"])
+def test_a_run_that_lost_records_does_not_finish(tmp_path, lost):
+    path = tmp_path / "records.jsonl"
+    with open_folder(tmp_path) as folder:
+        size = folder.append([ROW, ROW])
+        path.write_bytes(path.read_bytes()[: size // 2])
+        told = f"has {size // 2} of {size} bytes"
+        if lost == "all":
+            path.unlink()
+            told = "is gone"
+        assert message_of(folder.finish, {}) == [
+            f"{path} {told}: it was changed by another program.",
+            f"Delete the folder {tmp_path} and run the command again.",
+        ]
+    assert read_json(tmp_path / "manifest.json")["status"] == "running"
+
+
+def test_a_finished_runs_records_are_read_at_the_size_its_manifest_says(tmp_path):
+    with open_folder(tmp_path) as folder:
+        folder.append([ROW, ROW])
+        folder.finish({})
+    size = read_json(tmp_path / "manifest.json")["records_size"]
+    assert read_records(tmp_path, size) == [ROW, ROW]
+    problem, _ = message_of(read_records, tmp_path, size + 1)
+    assert problem.startswith(f"{tmp_path / 'records.jsonl'} has {size} of {size + 1} bytes: ")
+    assert read_records(tmp_path / "none", 0) == []
 
 
 # --- a full disk and a crash
@@ -416,7 +465,7 @@ def test_damaged_arrays_are_named(tmp_path, damage):
         path.write_bytes(damaged)
     lines = message_of(read_arrays, path)
     assert lines[0].startswith(f"{path} cannot be read: ")
-    assert lines[-1] == "Run the command that made the folder again."
+    assert lines[-1] == f"Delete the folder {tmp_path} and run the command again."
 
 
 def test_pickled_objects_are_not_read(tmp_path):

@@ -473,8 +473,8 @@ def test_the_scale_is_one_scalar_for_all_embeddings_born_as_root_width():
 
 def test_the_scale_acts_on_the_input_and_not_on_the_tied_head():
     model, t = TiedHead(), torch.arange(7)
+    table = model.table.weight.detach().clone()
     swap_norms(model, "dyt:recommended")
-    table = model.table.weight
     expected = torch.tanh(1.0 * 4.0 * table) @ table.T
     torch.testing.assert_close(model(t), expected)
     assert model.head.weight is model.table.weight
@@ -615,3 +615,67 @@ def test_a_hardtanh_model_can_be_trained():
     swap_norms(model, HardTanh)
     model(seen).logsumexp(-1).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_norms_that_share_a_gain_become_ops_that_share_one():
+    model = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.LayerNorm(4))
+    model[2].weight = model[0].weight
+    swap_norms(model, "derf")
+    assert model[2].weight is model[0].weight
+    assert model[2].bias is not model[0].bias
+
+
+def test_a_norm_that_shares_its_gain_with_another_kind_of_module_is_skipped_with_the_reason():
+    class Scaled(nn.Module):
+        def __init__(self, weight):
+            super().__init__()
+            self.weight = weight
+
+    model = nn.Sequential(nn.LayerNorm(4), nn.LayerNorm(4))
+    model.append(Scaled(model[1].weight))
+    report = swap_norms(model, "dyt:paper")
+    assert [i.path for i in report.swapped] == ["0"]
+    assert [i.reason for i in report.skipped] == [
+        "shares its weight with a Scaled, a tie that a swap would end"
+    ]
+
+
+def test_a_parametrised_norm_is_skipped_with_the_reason():
+    new = nn.utils.parametrizations.weight_norm(nn.LayerNorm(4), dim=None)
+    model = nn.Sequential(nn.LayerNorm(4), new)
+    report = swap_norms(model, "dyt:paper")
+    assert [i.path for i in report.swapped] == ["0"]
+    assert "weight" in report.skipped[0].reason
+    model(torch.randn(2, 4))
+
+
+def test_a_preset_without_embedding_scale_takes_an_earlier_ones_off():
+    model = nn.Sequential(nn.Embedding(5, 4), nn.LayerNorm(4))
+    swap_norms(model, "dyt:recommended")
+    report = swap_norms(model, "dyt:paper")
+    assert report.policies == ["embedding scale: removed, this preset has none"]
+    assert "0.scale" not in model.state_dict()
+    unswap_norms(model)
+    assert type(model[0]) is nn.Embedding
+    assert type(model[1]) is nn.LayerNorm
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (nn.Sequential(nn.LayerNorm(4)), None),
+            r"An op is a name or a NormOp class, got None\.\nKnown names",
+        ),
+        ((nn.Sequential(nn.LayerNorm(4)), nn.LayerNorm), r"An op is a name or a NormOp class"),
+        ((None, "dyt"), r"changes an nn\.Module in place, got NoneType"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(arguments, message):
+    with pytest.raises(ModelError, match=message):
+        swap_norms(*arguments)
+
+
+def test_a_where_of_another_kind_is_refused():
+    with pytest.raises(ModelError, match=r"where= is a function of the site.*got 3\.\nTry where="):
+        swap_norms(nn.Sequential(nn.LayerNorm(4)), "dyt", where=3)

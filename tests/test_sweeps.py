@@ -118,3 +118,46 @@ def test_accelerate_launch_on_two_processes_trains_and_writes_once(tmp_path):
     ]
     # the same batches, summed in another order
     assert two.last("val_loss") == pytest.approx(one.last("val_loss"), rel=1e-3)
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut", "lengthened"])
+def test_a_finished_run_whose_records_were_changed_is_not_taken_for_whole(tmp_path, damage):
+    run_cell(cell(tmp_path))
+    records = tmp_path / "records.jsonl"
+    text = records.read_bytes()
+    if damage == "deleted":
+        records.unlink()
+    else:
+        records.write_bytes(text[:500] if damage == "cut" else text + b"x\n")
+    with pytest.raises(
+        RunFolderError, match=r"records\.jsonl (is gone|has \d+ of \d+ bytes).*\nDelete the folder"
+    ):
+        run_cell(cell(tmp_path))
+
+
+def test_a_finished_run_without_its_arrays_says_which_folder_to_delete(tmp_path):
+    run_cell(cell(tmp_path))
+    (tmp_path / "arrays.npz").unlink()
+    with pytest.raises(
+        RunFolderError,
+        match=r"arrays\.npz cannot be read.*\nDelete the folder .* run the command again",
+    ):
+        run_cell(cell(tmp_path))
+
+
+def test_a_folder_deleted_while_its_run_goes_on_is_an_error_and_not_a_finished_run(tmp_path):
+    import shutil
+
+    def progress(step, loss):
+        if step == 20:
+            shutil.rmtree(tmp_path / "run")
+
+    with pytest.raises(RunFolderError):
+        run_cell(cell(tmp_path / "run"), progress)
+    assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_a_run_that_blew_up_without_a_nan_is_recorded_as_diverged(tmp_path):
+    run = run_cell(cell(tmp_path, lr=100.0))
+    assert run.outcome == "diverged"
+    assert run.diverged_at <= run.last_step

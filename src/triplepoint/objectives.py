@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from triplepoint.errors import ModelError
+from triplepoint.errors import DataError, ModelError
 
 Batch = Any
 LossFn = Callable[[Any, Batch], Tensor]
@@ -37,7 +37,16 @@ class Objective:
         """Return the mean loss of ``batch``, with its graph."""
         output = forward(model, batch)
         if self._loss_fn is not None:
-            return self._loss_fn(output, batch)
+            loss = self._loss_fn(output, batch)
+            if not (isinstance(loss, Tensor) and loss.ndim == 0):
+                told = (
+                    f"shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+                )
+                raise ModelError(
+                    f"loss_fn must return one number as a 0-dimensional tensor, got {told}.\n"
+                    "Take the mean over the batch: return losses.mean()."
+                )
+            return loss
         own = own_loss(output)
         return own if own is not None else cross_entropy(output, batch).mean()
 
@@ -116,9 +125,32 @@ def windows_of(batch: Batch) -> Iterator[Batch]:
 
 def length_of(batch: Batch) -> int:
     """Return how many windows a batch has."""
-    if isinstance(batch, Mapping):
-        return len(next(v for v in batch.values() if isinstance(v, Tensor)))
-    return len(batch[0]) if isinstance(batch, tuple | list) else len(batch)
+    return len(first_tensor(batch))
+
+
+def first_tensor(batch: Batch) -> Tensor:
+    """Return the first tensor of a batch.
+
+    Raises:
+        DataError: If it holds none, or an empty one: it is no batch.
+    """
+    parts = (
+        batch.values()
+        if isinstance(batch, Mapping)
+        else batch
+        if isinstance(batch, tuple | list)
+        else [batch]
+    )
+    found = next((part for part in parts if isinstance(part, Tensor) and part.ndim > 0), None)
+    if found is None or not len(found):
+        told = (
+            "an empty tensor" if found is not None else f"a {type(batch).__name__} without tensors"
+        )
+        raise DataError(
+            f"A batch is a tensor, a mapping or a tuple of tensors with at least one window, got {told}.\n"
+            "Yield e.g. token windows [batch, seq + 1], or (inputs, targets)."
+        )
+    return found
 
 
 def slice_of(batch: Batch, start: int, stop: int, stride: int = 1) -> Batch:
@@ -142,6 +174,12 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 
 def concatenate(batches: list[Batch]) -> Batch:
     """Join batches of the same form along their first axis."""
+    shapes = {tuple(first_tensor(b).shape[1:]) for b in batches}
+    if len(shapes) > 1:
+        raise DataError(
+            f"Fixed windows must have one shape, got windows of {', '.join(map(str, sorted(shapes)))}.\n"
+            "Pad them, or give windows of one length."
+        )
     first = batches[0]
     if isinstance(first, Mapping):
         return {

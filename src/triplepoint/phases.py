@@ -18,6 +18,8 @@ MARGIN = 0.05
 """Nats from the plateau that count as having left it."""
 CONFIRMATIONS = 3
 """Evaluations in a row that must agree: one noisy evaluation is no exit and no divergence."""
+EXPLODED = 1.0
+"""Nats above a uniform guess that no sound initialisation starts at: such a run has blown up."""
 FROZEN_DRIFT = 0.02
 """Standard deviation over sites of alpha - alpha(0) below which the alphas count as frozen."""
 FROZEN_KL = 0.001
@@ -64,6 +66,7 @@ def diverged_step(
     plateau: float,
     *,
     warmup: int,
+    uniform: float | None = None,
     margin: float = MARGIN,
     confirmations: int = CONFIRMATIONS,
 ) -> int | None:
@@ -71,13 +74,16 @@ def diverged_step(
 
     A loss that is not finite counts at once. A finite one counts after warm-up, when it lies more than
     ``margin`` above the plateau at ``confirmations`` evaluations in a row, having once been below it. A run
-    that never got below the plateau is slow or stalled, not diverged.
+    that never got below the plateau is slow or stalled, not diverged, unless its last ``confirmations``
+    evaluations after warm-up all lie more than :data:`EXPLODED` nats above a uniform guess: it then never had
+    a chance.
 
     Args:
         steps: Optimiser steps of the evaluations, ascending.
         train_losses: Losses on the fixed train windows, nats per token.
         plateau: Nats per token, on the same windows.
         warmup: Steps of warm-up.
+        uniform: Loss of a uniform guess, ln V nats; None to leave that rule out.
         margin: Nats.
         confirmations: How many evaluations in a row.
 
@@ -91,7 +97,13 @@ def diverged_step(
             return step
         above.append(been_below and step > warmup and loss > plateau + margin)
         been_below = been_below or loss < plateau
-    return _first_run(steps, above, confirmations)
+    found = _first_run(steps, above, confirmations)
+    if found is not None or uniform is None:
+        return found
+    exploded = [
+        s > warmup and x > uniform + EXPLODED for s, x in zip(steps, train_losses, strict=True)
+    ]
+    return _first_run(steps[-confirmations:], exploded[-confirmations:], confirmations)
 
 
 def _first_run(steps: Sequence[int], holds: Sequence[bool], length: int) -> int | None:
@@ -138,8 +150,9 @@ def judge_arm(
         return Judgement("diverged", f"the loss left its range at step {diverged_at}")
     left = steps[0] if plateau is None else plateau_exit_step(steps, val_losses, plateau)
     if left is None:
+        where = _where(val_losses[-1], plateau, steps[-1])
         return _judge_on_plateau(
-            steps[-1], planned_steps, baseline_exit, alpha_drift_std, prediction_kl, plateau
+            where, steps[-1], planned_steps, baseline_exit, alpha_drift_std, prediction_kl
         )
     best = min(val_losses)
     best_step = steps[list(val_losses).index(best)]
@@ -152,15 +165,20 @@ def judge_arm(
     return Judgement("generalising", f"{since}validation loss {val_losses[-1]:.3f}")
 
 
+def _where(loss: float, plateau: float, step: int) -> str:
+    if loss > plateau + MARGIN:
+        return f"not yet down to the unigram plateau ({plateau:.3f} nats) at step {step}, validation loss {loss:.3f}"
+    return f"still on the unigram plateau ({plateau:.3f} nats) at step {step}"
+
+
 def _judge_on_plateau(
+    on_plateau: str,
     step: int,
     planned_steps: int,
     baseline_exit: int | None,
     drift: float | None,
     kl: float | None,
-    plateau: float,
 ) -> Judgement:
-    on_plateau = f"still on the unigram plateau ({plateau:.3f} nats) at step {step}"
     if baseline_exit is None:
         return Judgement("fitting", f"{on_plateau}; there is no baseline that has left it")
     if drift is not None:

@@ -10,6 +10,10 @@ from triplepoint.errors import PlanError
 
 Schedule = Literal["cosine", "constant"]
 SCHEDULES: tuple[Schedule, ...] = ("cosine", "constant")
+MOST_SEQUENCES = 1_000_000
+"""A larger batch is a slip of the finger, and would take all the machine's memory before it failed."""
+LEAST_RATE = 1e-12
+"""Below it a float32 weight of ordinary size does not change at all."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,11 +59,20 @@ class Recipe:
 
     def __post_init__(self):
         for name in ("steps", "batch"):
+            whole_number(name, getattr(self, name))
             _at_least(name, getattr(self, name), 1)
+        if self.batch > MOST_SEQUENCES:
+            raise PlanError(
+                f"batch must be at most {MOST_SEQUENCES} sequences, got {self.batch}.\nTry --batch 8."
+            )
         for name in ("warmup", "weight_decay", "clip", "sample_every", "checkpoint_every"):
             _at_least(name, getattr(self, name), 0)
-        if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise PlanError(f"The learning rate must be positive, got {self.lr}.\nTry --lr 1e-3.")
+        if not (math.isfinite(self.lr) and self.lr >= LEAST_RATE):
+            raise PlanError(
+                f"The learning rate must be positive and finite, at least {LEAST_RATE:g}, got {self.lr}.\nTry --lr 1e-3."
+            )
+        if not 0 <= self.seed < 2**63:
+            raise PlanError(f"A seed lies in [0, 2^63), got {self.seed}.\nTry --seed 0.")
         if self.schedule not in SCHEDULES:
             raise PlanError(
                 f"There is no schedule '{self.schedule}'.\nKnown: {', '.join(SCHEDULES)}."
@@ -97,13 +110,30 @@ class Recipe:
             >>> Recipe(steps=10, lr=0.5, warmup=0, schedule="constant").s1_at(4)
             2.0
         """
-        return math.fsum(self.lr_at(k) for k in range(1, step + 1))
+        rising = min(step, self.warmup)
+        total = self.lr * rising * (rising + 1) / 2 / max(self.warmup, 1)
+        after = step - rising
+        if self.schedule == "constant":
+            return total + self.lr * after
+        length = max((self.horizon or self.steps) - self.warmup, 1)
+        falling, low = min(after, length), self.min_lr_ratio * self.lr
+        # the sum of cos(k x) over k = 1..n is sin(n x / 2) cos((n + 1) x / 2) / sin(x / 2)
+        half = math.pi / length / 2
+        cosines = math.sin(falling * half) * math.cos((falling + 1) * half) / math.sin(half)
+        return total + low * after + (self.lr - low) * (falling + cosines) / 2
+
+
+def whole_number(name: str, value: object) -> None:
+    """Raise :class:`PlanError` unless ``value`` is an int."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PlanError(f"{name} must be a whole number, got {value!r}.\nTry {name}=500.")
 
 
 def _at_least(name: str, value: float, least: float) -> None:
-    if not value >= least:
+    if not (math.isfinite(value) and value >= least):
         raise PlanError(
-            f"{name} must be at least {least}, got {value}.\nGive a larger --{name.replace('_', '-')}."
+            f"{name} must be at least {least} and finite, got {value}.\n"
+            f"Give another --{name.replace('_', '-')}."
         )
 
 

@@ -66,6 +66,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def _unwritable(path: Path, error: OSError) -> RunFolderError:
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return RunFolderError(
+            f"{path} cannot be a folder: {error.strerror}, something on the way is a file.\n"
+            "Choose another folder with --out."
+        )
+    if isinstance(error, FileNotFoundError) and not path.parent.exists():
+        return RunFolderError(
+            f"{path} cannot be written: its folder was deleted while the run was going on.\n"
+            "Run the same command again; it starts anew."
+        )
     return RunFolderError(
         f"{path} cannot be written: {error.strerror or error}.\n"
         "Free some space or choose another folder with --out; run the same command again to resume."
@@ -87,7 +97,7 @@ def read_json(path: Path) -> dict:
     """
     try:
         value = json.loads(path.read_text())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise RunFolderError(
             f"{path.parent} is not a run folder: it has no {path.name}.\n"
             "Give the folder that --out named, or the folder of one of its arms."
@@ -215,10 +225,14 @@ class RunFolder:
 
     def finish(self, facts: Mapping[str, object]) -> None:
         """Write ``records.parquet`` and mark the run finished, in this order."""
-        path = self.path / "records.jsonl"
+        size = self._records.tell() if self._records is not None else 0
         with atomic_path(self.path / "records.parquet") as beside:
-            write_parquet(read_jsonl(path) if path.exists() else [], beside)
-        self.write_manifest({**facts, "status": "finished"})
+            write_parquet(self.read_records(size), beside)
+        self.write_manifest({**facts, "status": "finished", "records_size": size})
+
+    def read_records(self, size: int) -> list[Record]:
+        """Read ``records.jsonl``, which must have ``size`` bytes."""
+        return read_records(self.path, size)
 
     def close(self) -> None:
         """Release the lock."""
@@ -233,6 +247,22 @@ class RunFolder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def read_records(folder: Path, size: int) -> list[Record]:
+    """Read the records of a run, which must have ``size`` bytes: none may have been lost since.
+
+    Raises:
+        RunFolderError: If the file is gone or has another size.
+    """
+    path = folder / "records.jsonl"
+    found = path.stat().st_size if path.exists() else None
+    if found != size and not (found is None and size == 0):
+        raise RunFolderError(
+            f"{path} {'is gone' if found is None else f'has {found} of {size} bytes'}: it was changed by another program.\n"
+            f"Delete the folder {folder} and run the command again."
+        )
+    return read_jsonl(path) if found else []
 
 
 def _difference(asked_then: Mapping[str, object], asked_now: Mapping[str, object]) -> str:
@@ -279,5 +309,5 @@ def read_arrays(path: Path) -> dict:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunFolderError(
-            f"{path} cannot be read: {error}.\nRun the command that made the folder again."
+            f"{path} cannot be read: {error}.\nDelete the folder {path.parent} and run the command again."
         ) from error

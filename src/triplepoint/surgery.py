@@ -91,13 +91,23 @@ def swap_norms(
         UnknownNameError: If there is no such op or preset.
         ModelError: If the model has nothing to swap.
     """
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"swap_norms changes an nn.Module in place, got {type(model).__name__}.\nPass the model itself."
+        )
     name, op_class, preset = _resolve(op)
     report = SwapReport(op=name, preset=preset and preset.name, swapped=[], skipped=[], policies=[])
-    chosen = _chooser(where)
+    chosen, owners = _chooser(where), _owners(model)
+    ties: dict[int, nn.Parameter] = {}
     norms = [site for site in find_norms(model) if not isinstance(site.module, NormOp)]
     for site in [*norms, *_own_ops(model)]:
-        item = SwapItem(path=site.path, kind=site.kind, role=site.role, reason=site.reason)
-        if site.reason is None and not chosen(site):
+        item = SwapItem(
+            path=site.path,
+            kind=site.kind,
+            role=site.role,
+            reason=site.reason or _shared_outside(site, owners),
+        )
+        if item.reason is None and not chosen(site):
             item = dataclasses.replace(item, reason="not chosen by where=")
         if item.reason is not None:
             report.skipped.append(item)
@@ -107,9 +117,9 @@ def swap_norms(
                 f"The model is itself a {type(model).__name__}: it has no parent in which to replace it.\n"
                 f"Wrap it, e.g. nn.Sequential(model), or build the op with {op_class.__name__}.from_norm(model)."
             )
-        _replace(
-            model, site.module, _born(op_class, site, preset, near=_parameter_near(model, site))
-        )
+        op = _born(op_class, site, preset, near=_parameter_near(model, site))
+        _keep_ties(site.module, op, ties)
+        _replace(model, site.module, op)
         report.swapped.append(dataclasses.replace(item, warning=_warning(site)))
     if not report.swapped:
         raise ModelError(
@@ -128,6 +138,8 @@ def swap_norms(
     )
     if scale:
         report.policies.append(_scale_embeddings(model))
+    elif preset is not None and _unscale_embeddings(model):
+        report.policies.append("embedding scale: removed, this preset has none")
     _set_fused_kernels(model)
     return report
 
@@ -136,6 +148,10 @@ def _resolve(op: str | type[NormOp]) -> tuple[str, type[NormOp], Preset | None]:
     if isinstance(op, str):
         name, preset = parse_op_name(op)
         return name, OPS[name], preset
+    if not (isinstance(op, type) and issubclass(op, NormOp)):
+        raise ModelError(
+            f"An op is a name or a NormOp class, got {op!r}.\nKnown names: {', '.join(OPS)}."
+        )
     name = next((n for n, known in OPS.items() if known is op), op.__name__)
     return name, op, parse_op_name(name)[1] if name in OPS else None
 
@@ -145,8 +161,46 @@ def _chooser(where: Where) -> Callable[[NormSite], bool]:
         return lambda site: True
     if callable(where):
         return where
-    globs = [where] if isinstance(where, str) else list(where)
+    globs = (
+        [where] if isinstance(where, str) else list(where) if isinstance(where, Iterable) else []
+    )
+    if not globs or not all(isinstance(glob, str) for glob in globs):
+        raise ModelError(
+            f"where= is a function of the site, a path glob or several, got {where!r}.\n"
+            'Try where="h.0.*" or where=roles("pre_mlp").'
+        )
     return lambda site: any(fnmatch.fnmatchcase(site.path, glob) for glob in globs)
+
+
+def _owners(model: nn.Module) -> dict[int, set[nn.Module]]:
+    owners: dict[int, set[nn.Module]] = {}
+    for module in model.modules():
+        for parameter in module._parameters.values():
+            owners.setdefault(id(parameter), set()).add(module)
+    return owners
+
+
+def _shared_outside(site: NormSite, owners: dict[int, set[nn.Module]]) -> str | None:
+    """Say why a norm whose parameter also belongs to a module that is no norm can't be replaced: the tie would end."""
+    for name, parameter in site.module._parameters.items():
+        others = [m for m in owners.get(id(parameter), ()) if not _is_norm(m)]
+        if parameter is not None and others:
+            return (
+                f"shares its {name} with a {type(others[0]).__name__}, a tie that a swap would end"
+            )
+    return None
+
+
+def _is_norm(module: nn.Module) -> bool:
+    return isinstance(module, nn.LayerNorm | nn.RMSNorm | NormOp)
+
+
+def _keep_ties(norm: nn.Module, op: NormOp, ties: dict[int, nn.Parameter]) -> None:
+    """Give ops whose norms shared a gain or a shift one parameter as well."""
+    for name in ("weight", "bias"):
+        old, new = getattr(norm, name, None), getattr(op, name, None)
+        if old is not None and new is not None:
+            setattr(op, name, ties.setdefault(id(old), new))
 
 
 def _own_ops(model: nn.Module) -> list[NormSite]:
@@ -264,6 +318,16 @@ def _scale_embeddings(model: nn.Module) -> str:
     for table in tables:
         _replace(model, table, ScaledEmbedding.of(table, scale))
     return f"embedding scale: one learnable scalar on {len(tables)} embeddings, born as sqrt({width}) = {math.sqrt(width):.4g}"
+
+
+def _unscale_embeddings(model: nn.Module) -> int:
+    scaled = [m for m in model.modules() if isinstance(m, ScaledEmbedding)]
+    for module in scaled:
+        (original,) = module.__dict__["_replaced"]
+        _follow(module, original)
+        for parent, name in list(locations(model, module)):
+            parent._modules[name] = original
+    return len(scaled)
 
 
 def unswap_norms(model: nn.Module, keep_affine: bool = False) -> int:

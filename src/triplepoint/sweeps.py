@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import multiprocessing
 import os
 import queue
@@ -24,13 +25,20 @@ from torch import nn
 import triplepoint
 from triplepoint import measurement, training
 from triplepoint.data import Corpus, load_corpus
-from triplepoint.errors import NonFiniteLossError, PlanError, RunFolderError, TriplepointError
+from triplepoint.errors import (
+    ModelError,
+    NonFiniteLossError,
+    PlanError,
+    RunFolderError,
+    TriplepointError,
+)
 from triplepoint.measurement import Probe
 from triplepoint.models import GPT2, config_of, parameter_counts
-from triplepoint.objectives import Batch, Objective, concatenate, length_of
+from triplepoint.objectives import Batch, Objective, concatenate, first_tensor, length_of
+from triplepoint.phases import diverged_step
 from triplepoint.recipes import Recipe
-from triplepoint.records import Record, read_jsonl
-from triplepoint.runs import RunFolder, read_arrays, read_json, write_arrays
+from triplepoint.records import Record
+from triplepoint.runs import RunFolder, read_arrays, read_json, read_records, write_arrays
 from triplepoint.surgery import swap_norms
 
 Progress = Callable[[int, float], None]
@@ -48,6 +56,7 @@ class ArmRun:
     seed: int
     outcome: Literal["finished", "diverged"]
     last_step: int
+    diverged_at: int | None
     plateau: dict[str, float] | None
     facts: dict[str, Any]
     """The manifest."""
@@ -82,10 +91,11 @@ def load_arm(path: Path) -> ArmRun:
         seed=facts["seed"],
         outcome=facts["outcome"],
         last_step=facts["last_step"],
+        diverged_at=facts["diverged_at"],
         plateau=facts.get("plateau"),
         facts=facts,
         arrays=read_arrays(path / "arrays.npz"),
-        records=read_jsonl(path / "records.jsonl"),
+        records=read_records(path, facts["records_size"]),
     )
 
 
@@ -123,7 +133,7 @@ def run_arm(
         if folder.state == "finished":
             return load_arm(path)
         torch.manual_seed(recipe.seed)
-        model = build(recipe.seed)
+        model = checked_model(build(recipe.seed))
         manifest = {
             **facts,
             "arm": arm,
@@ -147,19 +157,39 @@ def run_arm(
                 model, batches, objective=objective, recipe=recipe, instrument=probe, folder=folder,
                 arm=arm, tokens_per_step=manifest["tokens_per_step"], progress=progress,
             )  # fmt: skip
-            ended = {"outcome": result.status, "last_step": result.step}
+            ended = _ending(result, manifest.get("plateau"), recipe)
         except NonFiniteLossError:
             if must_start:
                 raise
             if main:
                 write_arrays(path / "arrays.npz", {})
-            ended = {"outcome": "diverged", "last_step": 1}
+            ended = {"outcome": "diverged", "last_step": 1, "diverged_at": 1}
         finally:
             probe.close()
         if main:
             folder.finish({**manifest, **ended})
     PartialState().wait_for_everyone()
     return load_arm(path)
+
+
+def _ending(
+    result: training.TrainResult, plateau: Mapping[str, float] | None, recipe: Recipe
+) -> dict[str, object]:
+    """Say how a run ended: one that goes on with finite losses may have diverged all the same."""
+    at = result.step if result.status == "diverged" else None
+    if at is None and plateau is not None:
+        at = diverged_step(
+            [int(s) for s in result.arrays["eval_steps"]],
+            result.arrays["train_loss"].mean(axis=1).tolist(),
+            plateau["train"],
+            warmup=recipe.warmup,
+            uniform=plateau.get("uniform"),
+        )
+    return {
+        "outcome": "finished" if at is None else "diverged",
+        "last_step": result.step,
+        "diverged_at": at,
+    }
 
 
 def is_main_process() -> bool:
@@ -181,12 +211,29 @@ def _claimed(path: Path, asked: Mapping[str, object]) -> Iterator[RunFolder]:
         yield folder
 
 
+def checked_model(model: object) -> nn.Module:
+    """Return ``model`` if it can be trained.
+
+    Raises:
+        ModelError: If it is no module, or has nothing to train.
+    """
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"build(seed) must return an nn.Module, got {type(model).__name__}.\nCheck that it ends with return model."
+        )
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ModelError(
+            f"{type(model).__name__} has no parameter that requires a gradient.\n"
+            "Unfreeze some with requires_grad_(True) before it is returned."
+        )
+    return model
+
+
 def _tokens_of(batch: Batch) -> int:
     """Count what a batch asks to be predicted: positions of token windows, samples of anything else."""
     if isinstance(batch, torch.Tensor) and batch.ndim == 2 and not batch.is_floating_point():
         return batch.shape[0] * (batch.shape[1] - 1)
-    tensors = list(batch.values()) if isinstance(batch, Mapping) else batch
-    first = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
+    first = first_tensor(batch)
     return first.numel() if not first.is_floating_point() else len(first)
 
 
@@ -281,7 +328,10 @@ def run_cell(cell: Cell, progress: Progress = lambda step, loss: None) -> ArmRun
         arm=cell.arm,
         facts={
             "data": corpus.describe(),
-            "plateau": {k: corpus.unigram_cross_entropy(windows[k]) for k in ("val", "train")},
+            "plateau": {
+                **{k: corpus.unigram_cross_entropy(windows[k]) for k in ("val", "train")},
+                "uniform": math.log(corpus.vocab),
+            },
             "model": {"name": cell.size},
             "op": cell.op,
         },
@@ -347,7 +397,7 @@ def _run_in_processes(cells: Sequence[Cell], workers: int, watch: Callable[[Even
             while waiting and len(running) < workers:
                 index, cell = waiting.pop(0)
                 running[index] = context.Process(
-                    target=_work, args=(index, cell, events, os.getpid()), daemon=True
+                    target=_work, args=(index, cell, events), daemon=True
                 )
                 running[index].start()
             _handle(_next_event(events, running), running, watch)
@@ -385,12 +435,12 @@ def _handle(event: Event | None, running: dict[int, Any], watch: Callable[[Event
     watch(event)
 
 
-def _work(index: int, cell: Cell, events: Any, parent: int) -> None:
+def _work(index: int, cell: Cell, events: Any) -> None:
     """Run one cell in a process of its own, which ends when its parent does."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     last = 0.0
 
@@ -410,20 +460,10 @@ def _work(index: int, cell: Cell, events: Any, parent: int) -> None:
         events.put(Event(index, "error", error=RuntimeError(f"{cell.arm}: {error}")))
 
 
-def _end_with(parent: int) -> None:
-    while _alive(parent):
-        time.sleep(0.5)
+def _end_with_parent() -> None:
+    # waits on a pipe that the parent's end closes, however it ends
+    multiprocessing.parent_process().join()
     os._exit(1)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def fixed_windows(batches: Iterable[Batch], count: int) -> Batch:

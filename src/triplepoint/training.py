@@ -236,8 +236,10 @@ class Loop:
             self._times = [*self._times[-499:], (end[0] - start[0], end[1] - start[1])]
             if not math.isfinite(loss):
                 return self._stop_on_non_finite(step)
-            if step in evaluations:
-                self._evaluate(step, averaged=step in averages, extra=updates)
+            if step in evaluations and not self._evaluate(
+                step, averaged=step in averages, extra=updates
+            ):
+                return self._result("diverged")
             if step == recipe.steps or (
                 recipe.checkpoint_every and step % recipe.checkpoint_every == 0
             ):
@@ -286,7 +288,8 @@ class Loop:
 
     # -- measuring -------------------------------------------------------------------------------------
 
-    def _evaluate(self, step: int, *, averaged: bool, extra: list[Record]) -> None:
+    def _evaluate(self, step: int, *, averaged: bool, extra: list[Record]) -> bool:
+        """Measure and record; returns whether both losses are finite."""
         arrays, records = self.instrument.evaluate(step)
         if averaged:
             self._average.exchange()
@@ -305,6 +308,7 @@ class Loop:
             if name != "average_steps"
         ]
         self._record([*means, *self._loop_records(step), *records, *extra])
+        return all(np.isfinite(arrays[name].mean()) for name in ("val_loss", "train_loss"))
 
     def _loop_records(self, step: int) -> list[Record]:
         norms = torch.stack(self._norms).double().cpu()

@@ -173,6 +173,16 @@ def test_train_then_report_and_a_run_folder_as_the_model(command, text, tmp_path
         (["--out", "/proc/nowhere"], ["/proc/nowhere", "--out"]),
         (["--out", "."], ["not a run's"]),
         (["--nonsense"], ["--nonsense"]),
+        (["--candidates", "dyt,dyt:recommended"], ["dyt and dyt:recommended are the same candidate"]),
+        (["--candidates", "dyt:"], ["no dyt preset ''"]),
+        (["--candidates", "DYT"], ["no op 'DYT'", "Did you mean 'dyt'?"]),
+        (["--lr", "1e-300"], ["learning rate must be positive and finite"]),
+        (["--lr", "inf"], ["learning rate must be positive and finite"]),
+        (["--weight-decay", "inf"], ["weight_decay must be at least 0 and finite"]),
+        (["--data", ""], ["path of the data is empty"]),
+        (["--model", "x" * 5000], ["There is no size"]),
+        (["--model", "broken"], ["made from a model of its own"]),
+        (["--batch", "1000000000"], ["batch must be at most 1000000"]),
     ],
     ids=lambda value: " ".join(value) if value and str(value[0]).startswith("--") else "",
 )  # fmt: skip
@@ -182,6 +192,8 @@ def test_bad_input_to_screen_ends_with_status_2_and_advice(command, text, tmp_pa
     (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "odd.bin").write_bytes(b"\x01\x02\x03" * 1001)
     (tmp_path / "ids.bin").write_bytes(b"\xff\x7f" * 5000)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "manifest.json").write_text('{"model": "x"}')
     given = ["screen", "--steps", "20", "--seeds", "1", "--candidates", "dyt", "--data", str(text)]
     given += ["--out", str(tmp_path / "run"), *SMALL]
     refused(command(*given, *words), *parts)
@@ -217,9 +229,51 @@ def test_a_truncated_checkpoint_is_refused_with_the_folder_to_delete(command, te
     refused(command(*given), "step-000008", "delete the folder")
 
 
-@pytest.mark.parametrize("folder", ["nowhere", "."])
-def test_a_report_of_no_run_folder_is_refused(command, folder):
+@pytest.mark.parametrize("folder", ["nowhere", ".", "file.txt"])
+def test_a_report_of_no_run_folder_is_refused(command, folder, tmp_path):
+    (tmp_path / "file.txt").write_text("x")
     refused(command("report", folder), "is not a run folder")
+
+
+@pytest.mark.parametrize("text", ['{"model": "x"}', "[]", "{", '{"asked": 3}'])
+def test_a_report_of_a_damaged_manifest_is_refused(command, tmp_path, text):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").write_text(text)
+    refused(command("report", "run"), "run")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**64])
+def test_a_seed_out_of_range_is_refused(command, text, seed):
+    refused(
+        command("train", *SMALL, "--data", text, "--steps", 2, "--seed", seed),
+        "A seed lies in [0, 2^63)",
+    )
+
+
+def test_a_screen_that_lost_its_verdict_is_judged_again_without_training(command, text, tmp_path):
+    given = ["screen", *SMALL, "--data", text, "--candidates", "dyt", "--steps", 10, "--seeds", 1, "--workers", 1,
+             "--out", tmp_path / "run", "--json"]  # fmt: skip
+    first = json.loads(command(*given)[1])
+    (tmp_path / "run" / "verdict.json").unlink()
+    second = json.loads(command(*given)[1])
+    assert second["candidates"][0]["delta_rel"] == first["candidates"][0]["delta_rel"]
+
+
+def test_a_plan_of_billions_of_steps_is_judged_at_once(command, text, tmp_path):
+    code, out, _ = command(
+        "screen", *SMALL, "--data", text, "--candidates", "dyt", "--steps", 5, "--seeds", 1, "--workers", 1,
+        "--planned-steps", 3 * 10**9, "--out", tmp_path / "run", "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert 0 < json.loads(out)["plan"]["s1_share"] < 1e-8
+
+
+def test_a_training_that_blew_up_is_said_to_have_diverged(command, text, tmp_path):
+    code, out, _ = command(
+        "train", *SMALL, "--data", text, "--steps", 20, "--lr", 100, "--warmup", 0, "--eval-every", 4, "--out", tmp_path / "run"
+    )  # fmt: skip
+    assert code == 0
+    assert "layernorm diverged at step" in out
 
 
 def test_ctrl_c_says_how_to_resume_and_the_same_command_does(tmp_path, text):

@@ -39,7 +39,6 @@ def test_the_papers_dyt_has_alpha_two_and_no_embedding_scale():
 
 def test_an_op_name_alone_means_its_recommended_preset():
     assert parse_op_name(" dyt ") == parse_op_name("dyt:recommended")
-    assert parse_op_name("dyt:") == parse_op_name("dyt")
     assert parse_op_name("derf")[1].alpha(96, "final") == 1.0
 
 
@@ -56,8 +55,17 @@ def test_an_unknown_preset_suggests_the_nearest():
     with pytest.raises(LookupError) as caught:
         parse_op_name("dyt:papper")
     assert str(caught.value).split("\n") == [
-        "There is no preset of dyt 'papper'.",
+        "There is no dyt preset 'papper'.",
         "Did you mean 'paper'? Known: paper, recommended.",
+    ]
+
+
+def test_a_colon_with_no_preset_behind_it_is_refused():
+    with pytest.raises(UnknownNameError) as caught:
+        parse_op_name("dyt:")
+    assert str(caught.value).split("\n") == [
+        "There is no dyt preset ''.",
+        "Known: paper, recommended.",
     ]
 
 

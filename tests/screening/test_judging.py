@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from triplepoint.phases import diverged_step
 from triplepoint.records import Record
 from triplepoint.screening.arms import Arms
 from triplepoint.screening.judging import Judge
@@ -45,6 +46,7 @@ def arm(
         runs.append(
             ArmRun(
                 path=None, arm=name, seed=seed, outcome=outcome, last_step=500,
+                diverged_at=diverged_step(STEPS.tolist(), learnt.tolist(), PLATEAU, warmup=100),
                 plateau={"val": PLATEAU, "train": PLATEAU},
                 facts={"asked": {"recipe": {"steps": 500, "warmup": 100, "schedule": "constant", "lr": 1e-3}}},
                 arrays={"eval_steps": STEPS, "val_loss": losses, "train_loss": learnt[:, None] + WINDOWS},
@@ -152,7 +154,7 @@ def test_a_slower_candidate_of_a_one_epoch_plan_is_kept_out_by_forecast():
     [
         ({"planned": 5000, "unique": 100_000}, "passes 51.2 times over its data"),
         ({"planned": 5000, "unique": None}, "unique tokens are unknown"),
-        ({"planned": 50_000, "unique": 10**9}, "of the plan's cumulative learning rate; under 5%"),
+        ({"planned": 50_000, "unique": 10**9}, "of the plan's cumulative learning rate; under 5 %"),
     ],
 )
 def test_a_plan_that_a_calibration_cannot_see_is_undecided_with_the_reason(changes, reason):

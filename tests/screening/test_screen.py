@@ -9,7 +9,13 @@ from tests.tiny import CONTEXT, build, corpus
 from torch import nn
 
 import triplepoint as tp
-from triplepoint.errors import ModelError, NonFiniteLossError, PlanError
+from triplepoint.errors import (
+    DataError,
+    ModelError,
+    NonFiniteLossError,
+    PlanError,
+    RunFolderError,
+)
 
 TEXT = corpus()
 VALIDATION = TEXT.windows("validation", context=CONTEXT, count=32)
@@ -251,7 +257,9 @@ def _nan(model):
 
 def test_a_build_that_returns_the_same_model_each_time_is_refused():
     model = build(None)(0)
-    with pytest.raises(PlanError, match=r"the same parameters, each time.*\nBuild the model inside build"):
+    with pytest.raises(
+        PlanError, match=r"the same parameters, each time.*\nBuild the model inside build"
+    ):
         screen(["dyt"], steps=20, model=lambda seed: model)
 
 
@@ -261,3 +269,118 @@ def test_the_callers_random_numbers_are_left_alone():
     torch.manual_seed(5)
     screen(["dyt"], steps=4, seeds=1)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_run_that_blew_up_from_the_start_is_unsafe_not_a_win_over_a_baseline_that_did_too():
+    verdict = screen(["dyt"], steps=40, plan=plan(40, lr=100.0, warmup=2), criterion="fixed_step")
+    assert verdict.verdict == "unsafe"
+    assert verdict.baseline["phase"] == "diverged"
+
+
+def test_a_loss_that_is_nan_in_evaluation_only_is_a_divergence_for_a_task_without_a_plateau():
+    class NanInEval(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.calls = OwnLoss(), 0
+
+        def forward(self, x, labels):
+            self.calls += self.training
+            out = self.inner(x, labels)
+            late = not self.training and self.calls >= 7
+            return {"loss": out["loss"] * math.nan if late else out["loss"]}
+
+    verdict = tp.screen(
+        lambda seed: OwnLoss(), mappings, validation=next(mappings(99)),
+        candidates={"nan": tp.Arm(build=lambda seed: NanInEval())}, plan=tp.Plan(steps=20, warmup=2), steps=20,
+    )  # fmt: skip
+    assert verdict.candidates[0].verdict == "unsafe"
+
+
+def test_batches_that_are_not_the_same_each_time_are_refused():
+    stream = batches(0)
+    with pytest.raises(PlanError, match=r"would not be paired\.\nMake a new iterator"):
+        tp.screen(
+            build(None),
+            lambda seed: stream,
+            validation=VALIDATION,
+            candidates=["dyt"],
+            plan=plan(20),
+            steps=20,
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": build(None, width=32)},
+        {"validation": VALIDATION[:16]},
+        {"loss_fn": lambda output, batch: output.square().mean()},
+        {"batches": lambda seed: TEXT.batches(seed + 50, batch=8, context=CONTEXT)},
+    ],
+    ids=["model", "validation", "loss", "batches"],
+)
+def test_a_folder_is_refused_to_a_screen_of_another(tmp_path, changes):
+    def call(**changes):
+        return tp.screen(
+            changes.pop("model", build(None)), changes.pop("batches", batches),
+            validation=changes.pop("validation", VALIDATION), candidates=["dyt"], plan=plan(80), steps=4, seeds=1,
+            out=tmp_path, **changes,
+        )  # fmt: skip
+
+    call()
+    with pytest.raises(RunFolderError, match=r"belongs to another run: source was"):
+        call(**changes)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        (["dyt", "dyt:recommended"], r"dyt and dyt:recommended are the same candidate"),
+        ({"a": "dyt", "b": "dyt"}, r"a and b are the same candidate"),
+        ({"x": tp.Arm()}, r"'x' is the baseline itself: it changes nothing"),
+        ({"": "dyt"}, r"has no name\.\nName each one"),
+        ([nn.LayerNorm], r"Candidates are op names.*\nTry candidates="),
+    ],
+)
+def test_candidates_that_are_the_same_or_none_at_all_are_refused(candidates, message):
+    with pytest.raises(PlanError, match=message):
+        screen(candidates, steps=4)
+
+
+def test_candidates_may_be_one_string():
+    assert [c.arm for c in screen("dyt, derf", steps=4, seeds=1).candidates] == ["dyt", "derf"]
+
+
+def test_names_that_differ_in_odd_characters_only_get_folders_of_their_own(tmp_path):
+    arms = {"a b": "dyt", "a-b": "derf", "..": "hardtanh", "α": "rmsnorm"}
+    verdict = screen(arms, steps=4, seeds=1, out=tmp_path)
+    assert [c.arm for c in verdict.candidates] == list(arms)
+    assert len(list((tmp_path / "arms").iterdir())) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"validation": []}, DataError, r"at least one window, got a list without tensors"),
+        ({"validation": VALIDATION[:0]}, DataError, r"got an empty tensor"),
+        ({"validation": [VALIDATION, VALIDATION[:, :5]]}, DataError, r"must have one shape.*\nPad them"),
+        ({"build": lambda seed: None}, ModelError, r"must return an nn.Module, got NoneType"),
+        ({"build": lambda seed: build(None)(seed).requires_grad_(False)}, ModelError, r"no parameter that requires"),
+        ({"batches": lambda seed: None}, PlanError, r"would not be paired|empty"),
+        ({"loss_fn": lambda output, batch: output.mean(dim=(1, 2))}, ModelError, r"0-dimensional tensor, got shape"),
+        ({"steps": 20.0}, PlanError, r"steps must be a whole number, got 20.0"),
+    ],
+    ids=["no windows", "empty", "lengths", "no model", "frozen", "no batches", "loss vector", "float steps"],
+)  # fmt: skip
+def test_bad_arguments_are_refused_with_advice(changes, error, message):
+    given = {
+        "build": build(None),
+        "batches": batches,
+        "validation": VALIDATION,
+        "steps": 20,
+        **changes,
+    }
+    with pytest.raises(error, match=message):
+        tp.screen(
+            given.pop("build"), given.pop("batches"), candidates=["dyt"], plan=plan(20), seeds=1, **given
+        )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -19,12 +20,16 @@ def size_of(model: str) -> str:
     from triplepoint.models import config_of
     from triplepoint.runs import read_json
 
-    folder = Path(model)
-    if not folder.is_dir():
+    if not os.path.isdir(model):  # False for a name too long for a path
         config_of(model)
         return model
-    name = read_json(folder / "manifest.json").get("model", {}).get("name")
-    if name is None or name == "module":
+    folder = Path(model)
+    manifest = read_json(folder / "manifest.json")
+    facts, asked = manifest.get("model"), manifest.get("asked")
+    name = facts.get("name") if isinstance(facts, dict) else None
+    if name is None and isinstance(asked, dict):
+        name = asked.get("size")  # a run that has not got as far as its model
+    if not isinstance(name, str) or name == "module":
         raise ModelError(
             f"{folder} was made from a model of its own, not from a named size.\n"
             "Screen it from Python, with triplepoint.screen(build, batches, ...)."

@@ -45,7 +45,9 @@ def show_run(run: ArmRun, *, json: bool) -> None:
         return
     out = console(to_stderr=False)
     if run.outcome == "diverged":
-        out.print(f"{run.arm} diverged: its loss was not finite at step {run.last_step}.")
+        out.print(
+            f"{run.arm} diverged at step {run.diverged_at}: try a lower rate or a longer warm-up."
+        )
     else:
         ends = {r.endpoint: r for r in run.records if r.metric == "val_loss" and r.endpoint}
         last, best = ends["fixed_step"], ends["best_checkpoint"]

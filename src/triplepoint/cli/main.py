@@ -53,6 +53,13 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("\nInterrupted. Nothing is lost: run the same command again to resume.\n")
         sys.exit(130)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "alloc" not in str(error).lower():
+            raise
+        sys.stderr.write(
+            "Error: There is not enough memory for this.\nTry a smaller --batch, --context, --vocab or --model.\n"
+        )
+        sys.exit(2)
     except BrokenPipeError:
         sys.exit(1)
 

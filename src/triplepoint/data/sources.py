@@ -55,6 +55,10 @@ def load_corpus(
     for name, number in (("train_tokens", train_tokens), ("vocab", vocab)):
         if number is not None:
             at_least(**{name: (number, 1)})
+    if path is not None and not str(path):
+        raise DataError(
+            "The path of the data is empty.\nName a file or folder, or leave it out for the embedded corpus."
+        )
     splits = _read(None if path is None else Path(path), tokenizer, vocab)
     if vocab is not None:
         splits = dataclasses.replace(splits, vocab=vocab)
@@ -72,6 +76,10 @@ def load_corpus(
 
 
 def _read(path: Path | None, tokenizer: str | Path | None, vocab: int | None) -> Splits:
+    if path is not None and _exists(path) and not (path.is_file() or path.is_dir()):
+        raise DataError(
+            f"{path} is neither a file nor a folder, and cannot be read twice.\nWrite the text to a file first."
+        )
     if path is not None and not _exists(path):
         raise DataError(
             f"There is no file or folder {path}.\n"

@@ -70,6 +70,16 @@ def _site(model: nn.Module, path: str, module: nn.Module) -> NormSite | None:
 
 
 def _kind(module: nn.Module) -> tuple[str | None, str | None]:
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm) and set(module._parameters) - {
+        "weight",
+        "bias",
+    }:
+        return (
+            "look-alike",
+            f"its parameters are {', '.join(module._parameters)}: its weight is computed from others",
+        )
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm) and hasattr(module, "parametrizations"):
+        return "look-alike", "its weight is parametrised, which an op would not be"
     for standard, kind in ((nn.LayerNorm, "layernorm"), (nn.RMSNorm, "rmsnorm")):
         if isinstance(module, standard):
             if type(module).forward is not standard.forward:

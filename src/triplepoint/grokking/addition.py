@@ -14,7 +14,7 @@ import dataclasses
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from triplepoint.errors import MetricInputError, PlanError
@@ -98,7 +98,7 @@ def addition_flow(
 
 
 def addition_descent(
-    w0: Float[Tensor, " n"], steps: Float[Tensor, "*times"] | float, *, lam: float, eta: float
+    w0: Float[Tensor, " n"], steps: Int[Tensor, "*times"] | int, *, lam: float, eta: float
 ) -> Float[Tensor, "*times n"]:
     """Solve gradient descent exactly: the flow with each exp(-rate t) replaced by (1 - eta rate)^steps.
 
@@ -127,7 +127,9 @@ def addition_descent(
         )
     k = _not_negative(w0, steps, "number of steps")
     if bool((k != k.round()).any()):
-        raise PlanError("A number of steps is not whole.\nRound it, or use addition_flow for times.")
+        raise PlanError(
+            "A number of steps is not whole.\nRound it, or use addition_flow for times."
+        )
     return _blend(w0, lam, (1.0 - eta * fit) ** k, (1.0 - eta * drift) ** k)
 
 
@@ -172,7 +174,9 @@ def addition_times(
         )
     if eta is not None:
         if not 0 < eta * fit < 1:
-            raise PlanError(f"eta is {eta}: the fit overshoots.\nGive 0 < eta < {1 / fit:g} = 1/(2N + 2 lam).")
+            raise PlanError(
+                f"eta is {eta}: the fit overshoots.\nGive 0 < eta < {1 / fit:g} = 1/(2N + 2 lam)."
+            )
         fit, drift = -math.log1p(-eta * fit), -math.log1p(-eta * drift)
     n = w0.numel()
     short = n * lam / (n + lam)
@@ -197,7 +201,7 @@ def _rates(w0: Tensor, lam: float) -> tuple[float, float]:
     return 2.0 * w0.numel() + 2.0 * lam, 2.0 * lam
 
 
-def _not_negative(w0: Tensor, values: Tensor | float, what: str) -> Tensor:
+def _not_negative(w0: Tensor, values: Tensor | float | int, what: str) -> Tensor:
     values = torch.as_tensor(values, dtype=w0.dtype)
     if bool((values < 0).any()):
         raise PlanError(f"A {what} is negative.\nCount from 0, the start.")

@@ -109,7 +109,9 @@ def integrate(
         raise PlanError("times are not ascending from 0 on.\nSort them and drop negative ones.")
     slope = velocity(theta0)
     if not (torch.isfinite(theta0).all() and torch.isfinite(slope).all()):
-        raise MetricInputError("The start or its velocity is not finite.\nCheck theta0 for inf and nan.")
+        raise MetricInputError(
+            "The start or its velocity is not finite.\nCheck theta0 for inf and nan."
+        )
     theta, t, out = theta0, 0.0, []
     step = 0.01 * (1.0 + theta.norm().item()) / (1.0 + slope.norm().item())
     for end in times:

@@ -76,17 +76,23 @@ def solve_cg(
     tol = default_tolerance(b.dtype) if tol is None else tol
     limit = 10 * b.numel() if max_iterations is None else max_iterations
     if not tol > 0 or limit < 1:
-        raise PlanError(f"tol is {tol} and max_iterations {limit}.\nGive both above 0, e.g. tol=1e-10.")
+        raise PlanError(
+            f"tol is {tol} and max_iterations {limit}.\nGive both above 0, e.g. tol=1e-10."
+        )
     a, r = torch.zeros_like(b), b.clone()
     p, rr = r, (r @ r).item()
     if not math.isfinite(rr):
-        raise MetricInputError("The right-hand side is not finite.\nCheck the direction for inf and nan.")
+        raise MetricInputError(
+            "The right-hand side is not finite.\nCheck the direction for inf and nan."
+        )
     goal, alphas, betas = (tol * tol) * rr, [], []
     while rr > goal and len(alphas) < limit:
         Kp = gram(p)
         curvature = (p @ Kp).item()
         if not math.isfinite(curvature):
-            raise MetricInputError("A product with the Jacobian is not finite.\nTake an earlier checkpoint.")
+            raise MetricInputError(
+                "A product with the Jacobian is not finite.\nTake an earlier checkpoint."
+            )
         if curvature <= 0:  # b has a part outside the range of K, at the level of rounding
             break
         alphas.append(rr / curvature)
@@ -241,7 +247,9 @@ def extreme_singular_values(
         w = gram(basis[-1])
         diagonal.append((basis[-1] @ w).item())
         if not math.isfinite(diagonal[-1]):
-            raise MetricInputError("A product with the Jacobian is not finite.\nTake an earlier checkpoint.")
+            raise MetricInputError(
+                "A product with the Jacobian is not finite.\nTake an earlier checkpoint."
+            )
         Q = torch.stack(basis)
         for _ in range(2):  # once is not enough
             w = w - Q.T @ (Q @ w)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -66,9 +67,18 @@ class Stacked:
         return Linearisation(where, outputs.detach(), jvp, lambda a: pull(a)[0])
 
 
+@functools.cache
+def _load_forward_mode() -> None:
+    """Let torch compile its rules once: it warns of its own use of ``torch.jit.script`` meanwhile."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.func.jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
+
+
 @contextlib.contextmanager
 def _forward_differentiable() -> Iterator[None]:
     """Attention in plain matrix products: the fused kernels have no forward-mode derivative."""
+    _load_forward_mode()
     with sdpa_kernel(SDPBackend.MATH):
         yield
 
@@ -103,7 +113,9 @@ def stack(model: nn.Module, inputs: Inputs, *, dtype: torch.dtype = torch.float6
     args = tuple(cast(x) for x in (inputs if isinstance(inputs, tuple) else (inputs,)))
     trained = {n: cast(p) for n, p in model.named_parameters() if p.requires_grad}
     if not trained:
-        raise ModelError("The model has no trainable parameter.\nCall model.requires_grad_(True) first.")
+        raise ModelError(
+            "The model has no trainable parameter.\nCall model.requires_grad_(True) first."
+        )
     fixed = {n: cast(p) for n, p in model.named_parameters() if not p.requires_grad}
     fixed |= {n: cast(b) for n, b in model.named_buffers()}
     sizes = [p.numel() for p in trained.values()]

@@ -139,7 +139,9 @@ def off_manifold_distance(lin: Linearisation, targets: Tensor, *, route: Route =
     return _least_norm(lin, lin.outputs - match_targets(lin, targets), route).norm().item()
 
 
-def decay_displacement(lin: Linearisation, *, lam: float, route: Route = "cg") -> Float[Tensor, " d"]:
+def decay_displacement(
+    lin: Linearisation, *, lam: float, route: Route = "cg"
+) -> Float[Tensor, " d"]:
     r"""Return how far weight decay holds the network off the manifold, to first order in ``lam``.
 
     .. math:: \delta = -\lambda J^+ (J J^\top)^{-1} J \theta
@@ -158,6 +160,8 @@ def decay_displacement(lin: Linearisation, *, lam: float, route: Route = "cg") -
         PlanError: If ``lam`` is negative.
     """
     if not lam >= 0:
-        raise PlanError(f"lam is {lam}.\nGive the weight of ||theta||^2 beside the sum of squares, >= 0.")
+        raise PlanError(
+            f"lam is {lam}.\nGive the weight of ||theta||^2 beside the sum of squares, >= 0."
+        )
     a = solve_gram(lin, lin.jvp(lin.theta), route=route).a
     return -lam * _least_norm(lin, a, route)

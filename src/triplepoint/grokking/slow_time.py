@@ -30,7 +30,7 @@ class SlowClock:
     slow_time_per_step: float
     """2 lam times the flow time; for AdamW its nominal value, lr * weight_decay."""
 
-    def slow_time(self, steps: float) -> float:
+    def slow_time(self, steps: int | float) -> float:
         """Return the slow time after so many steps."""
         return steps * self.slow_time_per_step
 
@@ -103,9 +103,13 @@ def _check(lr, weight_decay, lam, entries, reduction, optimizer, momentum) -> No
             "Give 'sgd' (decay inside the gradient) or 'adamw' (decoupled); Adam's L2 term is neither."
         )
     if reduction not in ("mean", "sum"):
-        raise PlanError(f"reduction is {reduction!r}.\nGive 'mean' or 'sum', as the training loss has it.")
+        raise PlanError(
+            f"reduction is {reduction!r}.\nGive 'mean' or 'sum', as the training loss has it."
+        )
     if (weight_decay is None) == (lam is None):
-        raise PlanError("Exactly one of weight_decay and lam is needed.\nGive the one that the run has.")
+        raise PlanError(
+            "Exactly one of weight_decay and lam is needed.\nGive the one that the run has."
+        )
     if optimizer == "adamw" and (lam is not None or momentum):
         raise PlanError(
             "AdamW has no lam and no momentum of SGD's kind.\nGive weight_decay; its slow time is nominal."

@@ -125,7 +125,9 @@ def two_layer_rows(
             )
     D = act.pull_back(Z, torch.ones_like(Z)) if gates is None else gates.to(Z)
     if not (torch.isfinite(Z).all() and torch.isfinite(W2).all() and torch.isfinite(D).all()):
-        raise MetricInputError("A pre-activation or weight is not finite.\nTake an earlier checkpoint.")
+        raise MetricInputError(
+            "A pre-activation or weight is not finite.\nTake an earlier checkpoint."
+        )
     none = torch.zeros(Z.shape, dtype=torch.bool, device=Z.device)
     return TwoLayerRows(X, W2, act.value(Z), D, none if stuck is None else stuck)
 

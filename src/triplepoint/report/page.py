@@ -10,6 +10,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from triplepoint.errors import RunFolderError
 from triplepoint.records import Record, read_jsonl, read_parquet
 from triplepoint.report import facts, formats, tables
 from triplepoint.report.figures import to_json
@@ -43,7 +44,13 @@ def write_report(folder: Path | str) -> Path:
     manifest = read_json(folder / "manifest.json")
     verdict = read_json(folder / "verdict.json") if (folder / "verdict.json").exists() else None
     path = folder / "report.html"
-    text = render(manifest, _records_of(folder), verdict)
+    try:
+        text = render(manifest, _records_of(folder), verdict)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(
+            f"{folder} holds no run that can be reported: {type(error).__name__} {error} in its files.\n"
+            "A file in it was changed by another program; run the command that made it again."
+        ) from error
     with atomic_path(path) as beside:
         beside.write_text(text, encoding="utf-8")
     return path

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from triplepoint.phases import diverged_step
 from triplepoint.records import Record
 from triplepoint.sweeps import ArmRun
 
@@ -55,21 +53,7 @@ class Arms:
 
     def diverged_at(self) -> int | None:
         """Return the first step at which any seed diverged."""
-        found = [self._diverged(run) for run in self.runs]
-        return min((s for s in found if s is not None), default=None)
-
-    def _diverged(self, run: ArmRun) -> int | None:
-        if run.outcome == "diverged":
-            return run.last_step
-        if run.plateau is None:
-            return None
-        train, val = (run.arrays[name].mean(axis=1) for name in ("train_loss", "val_loss"))
-        return diverged_step(
-            [int(s) for s in run.arrays["eval_steps"]],
-            np.where(np.isfinite(val), train, math.nan).tolist(),
-            run.plateau["train"],
-            warmup=int(run.facts["asked"]["recipe"]["warmup"]),
-        )
+        return min((r.diverged_at for r in self.runs if r.diverged_at is not None), default=None)
 
 
 def last_values(

@@ -18,7 +18,7 @@ import triplepoint
 from triplepoint.errors import PlanError
 from triplepoint.ops import parse_op_name
 from triplepoint.recipes import Recipe
-from triplepoint.runs import RunFolder, write_arrays, write_json
+from triplepoint.runs import RunFolder, identity_of, write_arrays, write_json
 from triplepoint.screening.arms import Arms
 from triplepoint.screening.judging import Judge
 from triplepoint.screening.plans import CRITERIA, Arm, Plan
@@ -30,6 +30,8 @@ from triplepoint.sweeps import (
     versions,
 )
 
+NORMS = ("layernorm", "rmsnorm")
+"""Baselines that an op of the same name does not change."""
 RATE_GRID = (1 / 3, 1.0, 3.0)
 """Factors of the planned rate that each arm tries with ``lr_grid``."""
 
@@ -43,8 +45,20 @@ class Trial:
 
     def folder(self, root: Path) -> Path:
         """Return where it runs under a screen's folder."""
-        slug = re.sub(r"[^a-zA-Z0-9._-]+", "-", self.arm)
-        return root / "arms" / slug / f"lr-{self.recipe.lr:.3g}" / f"seed-{self.recipe.seed}"
+        return (
+            root
+            / "arms"
+            / _slug(self.arm)
+            / f"lr-{self.recipe.lr:.3g}"
+            / f"seed-{self.recipe.seed}"
+        )
+
+
+def _slug(arm: str) -> str:
+    """Return a folder name for an arm: its own, or what is left of it and a hash to tell it from its like."""
+    kept = re.sub(r"[^a-zA-Z0-9_-]+", "-", arm)
+    plain = re.fullmatch(r"[a-zA-Z0-9_]+(:[a-zA-Z0-9_]+)?", arm)
+    return kept if plain else f"{kept}-{identity_of({'arm': arm})[:6]}"
 
 
 RunTrials = Callable[[Sequence[Trial]], list[ArmRun]]
@@ -62,20 +76,40 @@ class Candidates:
             raise PlanError(
                 "There is no candidate.\nName at least one op, e.g. --candidates dyt:paper."
             )
+        named: dict[object, str] = {}
         for name, arm in self.arms.items():
+            if not name.strip():
+                raise PlanError("A candidate has no name.\nName each one, e.g. dyt:paper.")
+            same = named.setdefault(self._told(arm), name)
+            if same != name:
+                raise PlanError(
+                    f"Named twice: {same} and {name} are the same candidate.\nName each candidate once."
+                )
+            if arm == Arm():
+                raise PlanError(
+                    f"The candidate '{name}' is the baseline itself: it changes nothing.\n"
+                    "Give it an op, a build or other training, e.g. Arm(weight_decay=1.0)."
+                )
             if name == self.baseline:
                 raise PlanError(
                     f"'{name}' is the baseline's name.\nGive the candidate another name, or another op."
                 )
             if (
-                arm.op is not None
-                and parse_op_name(arm.op)[0] == self.baseline
+                self.baseline in NORMS
                 and arm == Arm(op=arm.op)
+                and parse_op_name(arm.op)[0] == self.baseline
             ):
                 raise PlanError(
                     f"The candidate '{name}' is the baseline itself: the model's norms are {self.baseline} already.\n"
                     "Name another op, e.g. dyt or rmsnorm, or change its training with Arm(weight_decay=...)."
                 )
+
+    @staticmethod
+    def _told(arm: Arm) -> Arm:
+        if arm.op is None:
+            return arm
+        op, preset = parse_op_name(arm.op)
+        return dataclasses.replace(arm, op=f"{op}:{preset.name}")
 
     def op_of(self, name: str) -> tuple[str, str | None]:
         """Return op and preset of an arm, for the verdict."""
@@ -86,14 +120,21 @@ class Candidates:
         return op, preset.name
 
 
-def as_arms(candidates: Sequence[str] | Mapping[str, str | Arm]) -> dict[str, Arm]:
-    """Turn a list of op names, or a mapping name -> op name or arm, into arms.
+def as_arms(candidates: str | Sequence[str] | Mapping[str, str | Arm]) -> dict[str, Arm]:
+    """Turn op names (a list, or comma-separated), or a mapping name -> op name or arm, into arms.
 
     Raises:
         PlanError: If an op is named twice.
     """
     if isinstance(candidates, Mapping):
         return {n: a if isinstance(a, Arm) else _known(a) for n, a in candidates.items()}
+    if isinstance(candidates, str):
+        candidates = candidates.split(",")
+    if not all(isinstance(c, str) for c in candidates):
+        raise PlanError(
+            f"Candidates are op names, or a mapping name -> op name or Arm, got {list(candidates)!r}.\n"
+            'Try candidates=["dyt:recommended"].'
+        )
     names = [c.strip() for c in candidates if c.strip()]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:

@@ -42,8 +42,8 @@ def delay(
     """Return r and c at the candidate's last evaluation.
 
     Train curves are made monotone first. A candidate further than the baseline ever got is compared at the
-    baseline's last loss instead, which gives r >= 1. Where the candidate's loss lies above the baseline's
-    first evaluation, r is that evaluation's clock over the candidate's: an upper bound; c is None.
+    baseline's last loss instead, which gives r >= 1. Where one arm ends before the other's first evaluation
+    the ratio cannot be measured, only bounded by the grid of evaluations: both are None.
 
     Args:
         s: Clock of the baseline's evaluations, ascending.
@@ -61,13 +61,13 @@ def delay(
     """
     s_c = s if s_c is None else s_c
     down_b, down_c = isotonic(train_b, increasing=False), isotonic(train_c, increasing=False)
+    if down_c[-1] > down_b[0] or down_b[-1] > down_c[0]:
+        return Delay(None, None)
     if down_c[-1] < down_b[-1]:
         reached = float(_when(down_c, s_c, down_b[-1]))
         offset = float(_at(down_c, val_c, down_b[-1]) - val_b[-1])
         return Delay(float(s[-1]) / reached, offset)
     ratio = float(_when(down_b, s, down_c[-1]) / s_c[-1])
-    if down_c[-1] > down_b[0]:
-        return Delay(ratio, None)
     return Delay(ratio, float(val_c[-1] - _at(down_b, val_b, down_c[-1])))
 
 

@@ -354,7 +354,7 @@ class Judge:
         if phase.phase in ("diverged", "collapsed"):
             return "unsafe", f"{phase.phase}: {phase.reason}"
         if self.baseline_diverged is not None:
-            if self.measured:
+            if self.measured and phase.phase in ("generalising", "overfitting"):
                 return (
                     "replace",
                     f"the baseline diverged at step {self.baseline_diverged}; this arm did not",
@@ -373,12 +373,18 @@ class Judge:
         (low, high), margin, each = counted.interval, self.margin, counted.by_seed
         told = f"measured {words.percent(counted.delta_rel)} ({words.interval(counted.interval)})"
         if high < -margin and max(each) < -margin:
-            return "replace", f"{told}: better by more than the {margin:.1%} that count as a tie"
+            return (
+                "replace",
+                f"{told}: better by more than the {100 * margin:.1f} % that count as a tie",
+            )
         if low > -margin and min(each) > -margin:
-            return "keep", f"{told}: not better by more than the {margin:.1%} that count as a tie"
+            return (
+                "keep",
+                f"{told}: not better by more than the {100 * margin:.1f} % that count as a tie",
+            )
         return (
             "undecided",
-            f"{told}: the interval holds the tie margin of -{margin:.1%}; more seeds narrow it",
+            f"{told}: the interval holds the tie margin of -{100 * margin:.1f} %; more seeds narrow it",
         )
 
     def _forecast_word(self, forecast: clocks.Forecast | None) -> tuple[Word, str]:

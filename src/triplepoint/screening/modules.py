@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,14 +23,14 @@ from triplepoint.screening.calibrating import Candidates, Screen, Trial, as_arms
 from triplepoint.screening.plans import TIE_MARGIN, Arm, Plan, calibration_recipe
 from triplepoint.screening.verdicts import Verdict
 from triplepoint.surgery import swap_norms
-from triplepoint.sweeps import ArmRun, fixed_windows, run_arm
+from triplepoint.sweeps import ArmRun, checked_model, fixed_windows, run_arm
 
 
 def screen(
     build: Callable[[int], nn.Module],
     batches: Callable[[int], Iterable[Batch]],
     *,
-    validation: Batch | Sequence[Batch],
+    validation: Batch | list[Batch],
     candidates: Sequence[str] | Mapping[str, str | Arm],
     plan: Plan,
     steps: int = 500,
@@ -51,7 +53,7 @@ def screen(
             ``nn.RMSNorm`` or triplepoint's own ops. Called under ``torch.manual_seed(seed)``.
         batches: ``batches(seed)`` yields at least ``steps`` batches, the same ones for the same seed. A batch
             is a tensor of token windows ``[batch, seq + 1]``, a mapping of keywords or ``(inputs, targets)``.
-        validation: Fixed validation windows: one batch, or several.
+        validation: Fixed validation windows: one batch, or a list of batches of one shape.
         candidates: Op names, or a mapping name -> op name or :class:`Arm`.
         plan: What is about to be trained.
         steps: Length of the calibration; where it is the plan's, the result is measured.
@@ -73,20 +75,31 @@ def screen(
         ModelError: If the model has no norm to swap, or no loss that can be found.
         NonFiniteLossError: If the baseline's loss is not finite at the first step.
     """
-    norms = _norm_of(_built(build))
-    checked = checked_settings(Candidates(norms, as_arms(candidates)), seeds, criterion, tie_margin)
-    base = calibration_recipe(plan, steps, own_schedule=own_schedule)
-    val = concatenate(list(validation)) if isinstance(validation, list) else validation
-    train = (
-        train_windows if train_windows is not None else fixed_windows(batches(0), length_of(val))
+    model = _built(build)
+    checked = checked_settings(
+        Candidates(_norm_of(model), as_arms(candidates)), seeds, criterion, tie_margin
     )
+    base = calibration_recipe(plan, steps, own_schedule=own_schedule)
+    first = _first_batch(batches)
+    val = concatenate(validation) if isinstance(validation, list) and validation else validation
+    length = length_of(val)
+    train = train_windows if train_windows is not None else fixed_windows(batches(0), length)
     objective = Objective(loss_fn)
     facts = {"plateau": _plateau(train, val), "model": {"name": "module"}}
+    source = _fingerprint(dict(model.state_dict()), first, val, train, loss_fn)
 
     def run_trials(trials: Sequence[Trial]) -> list[ArmRun]:
         return [
             _run_module(
-                t, root, build, batches, checked, {"val": val, "train": train}, objective, facts
+                t,
+                root,
+                build,
+                batches,
+                checked,
+                {"val": val, "train": train},
+                objective,
+                facts,
+                source,
             )
             for t in trials
         ]
@@ -95,7 +108,7 @@ def screen(
         asked = {
             "candidates": {n: _told(a) for n, a in checked.arms.items()}, "plan": dataclasses.asdict(plan),
             "recipe": dataclasses.asdict(base), "seeds": seeds, "criterion": criterion, "lr_grid": lr_grid,
-            "tie_margin": tie_margin,
+            "tie_margin": tie_margin, "source": source,
         }  # fmt: skip
         with RunFolder(root, asked=asked, kind="screen") as folder:
             run = Screen(
@@ -114,7 +127,7 @@ def _folder(out: str | Path | None) -> Any:
 def _built(build: Callable[[int], nn.Module]) -> nn.Module:
     """Return a model to look at, after checking that ``build`` makes a new one each time."""
     with torch.random.fork_rng():
-        first, second = build(0), build(0)
+        first, second = (checked_model(build(0)) for _ in range(2))
     shared = {id(p) for p in first.parameters()} & {id(p) for p in second.parameters()}
     if first is second or shared:
         raise PlanError(
@@ -122,6 +135,49 @@ def _built(build: Callable[[int], nn.Module]) -> nn.Module:
             "where another ended.\nBuild the model inside build, or return copy.deepcopy(model)."
         )
     return first
+
+
+def _first_batch(batches: Callable[[int], Iterable[Batch]]) -> Batch:
+    """Return the first batch of seed 0, after checking that it is the same each time: arms are paired."""
+    first, again = (next(iter(batches(0) or ()), None) for _ in range(2))
+    if first is None or again is None or _hash(first) != _hash(again):
+        raise PlanError(
+            "batches(0) does not start with the same batch each time it is called: the arms would not be paired.\n"
+            "Make a new iterator, with a generator seeded by the argument, inside batches(seed)."
+        )
+    return first
+
+
+def _hash(value: object) -> str:
+    """Return a hash of the tensors in nested mappings and sequences, and of their names."""
+    digest = hashlib.sha256()
+
+    def add(part: object) -> None:
+        if isinstance(part, Tensor):
+            digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
+            digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        elif isinstance(part, Mapping):
+            for name, inner in part.items():
+                digest.update(str(name).encode())
+                add(inner)
+        elif isinstance(part, list | tuple):
+            for inner in part:
+                add(inner)
+        else:
+            digest.update(repr(part).encode())
+
+    add(value)
+    return digest.hexdigest()
+
+
+def _fingerprint(
+    state: Mapping[str, Tensor], first: Batch, val: Batch, train: Batch, loss_fn: LossFn | None
+) -> str:
+    """Tell one screen's model, data and loss from another's: the same folder may only resume the same."""
+    shapes = {name: (str(t.dtype), tuple(t.shape)) for name, t in state.items()}
+    return _hash([shapes, first, val, train, getattr(loss_fn, "__qualname__", str(type(loss_fn)))])[
+        :16
+    ]
 
 
 def _norm_of(model: nn.Module) -> str:
@@ -138,7 +194,8 @@ def _plateau(train: Batch, val: Batch) -> dict[str, float] | None:
     vocab = int(max(train.max(), val.max())) + 1
     counts = torch.bincount(train[:, 1:].reshape(-1), minlength=vocab).double() + 1
     log_p = (counts / counts.sum()).log()
-    return {name: float(-log_p[w[:, 1:]].mean()) for name, w in (("val", val), ("train", train))}
+    levels = {name: float(-log_p[w[:, 1:]].mean()) for name, w in (("val", val), ("train", train))}
+    return {**levels, "uniform": math.log(vocab)}
 
 
 def _run_module(
@@ -150,6 +207,7 @@ def _run_module(
     windows: Mapping[str, Batch],
     objective: Objective,
     facts: Mapping[str, object],
+    source: str,
 ) -> ArmRun:
     arm = candidates.arms.get(trial.arm, Arm())
 
@@ -163,7 +221,7 @@ def _run_module(
         return _skip(batches(trial.recipe.seed), start, trial.recipe.steps)
 
     return run_arm(
-        trial.folder(Path(root)), asked={"changes": _told(arm)}, build=build_arm, batches=from_step,
+        trial.folder(Path(root)), asked={"changes": _told(arm), "source": source}, build=build_arm, batches=from_step,
         windows=windows, objective=objective, recipe=trial.recipe, arm=trial.arm, facts=facts,
         must_start=trial.arm == candidates.baseline,
     )  # fmt: skip

@@ -79,7 +79,7 @@ def screen_size(
 
     plan = dataclasses.replace(plan, unique_tokens=plan.unique_tokens or corpus.train.numel())
     with RunFolder(out, asked=asked, kind="screen") as folder:
-        if folder.state == "finished":
+        if folder.state == "finished" and (folder.path / "verdict.json").exists():
             return None, folder.path
         run = Screen(
             folder=folder, candidates=checked, plan=plan, base=base, seeds=seeds, lr_grid=lr_grid,

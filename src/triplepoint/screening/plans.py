@@ -9,7 +9,7 @@ from typing import Literal
 from torch import nn
 
 from triplepoint.errors import PlanError
-from triplepoint.recipes import Recipe, Schedule, screening_steps
+from triplepoint.recipes import Recipe, Schedule, screening_steps, whole_number
 
 Criterion = Literal["best_checkpoint", "fixed_step"]
 CRITERIA: tuple[Criterion, ...] = ("best_checkpoint", "fixed_step")
@@ -80,6 +80,8 @@ def calibration_recipe(plan: Plan, steps: int, *, own_schedule: bool = False) ->
     Raises:
         PlanError: If the plan is shorter than the calibration.
     """
+    whole_number("steps", steps)
+    whole_number("the plan's steps", plan.steps)
     if plan.steps < steps:
         raise PlanError(
             f"The plan of {plan.steps} steps is shorter than the calibration of {steps}.\n"

@@ -103,7 +103,7 @@ def tell(
 def _basis(criterion: str, plan: Mapping[str, Any]) -> str:
     what = "measured: the calibration is the whole plan" if plan["measured"] else (
         f"from {plan['calibration_steps']} of {plan['steps']} planned steps"
-        + (f", {plan['s1_share']:.0%} of the plan's cumulative learning rate" if plan["s1_share"] else "")
+        + (f", {100 * plan['s1_share']:.0f} % of the plan's cumulative learning rate" if plan["s1_share"] else "")
     )  # fmt: skip
     return f"Judged at {ENDPOINTS[criterion]}, {what}."
 
@@ -132,8 +132,8 @@ def why_no_forecast(plan: Mapping[str, Any], most_epochs: float, least_share: fl
         )
     if plan["s1_share"] is not None and plan["s1_share"] < least_share:
         return (
-            f"the calibration covers {plan['s1_share']:.1%} of the plan's cumulative learning rate; under "
-            f"{least_share:.0%} it says nothing about the end"
+            f"the calibration covers {100 * plan['s1_share']:.1f} % of the plan's cumulative learning rate; under "
+            f"{100 * least_share:.0f} % it says nothing about the end"
         )
     return "an arm has left the plateau too recently for its speed to be carried forward"
 
