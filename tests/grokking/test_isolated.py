@@ -192,6 +192,16 @@ def test_both_branches_agree_where_both_apply():
         torch.testing.assert_close(other.W2[:6], square.W2)
 
 
+def test_nearly_parallel_units_keep_their_digits_in_the_primal_branch():
+    W, x, y = problem((60, 40, 30, 3))
+    W[:, 1] = W[:, 0] + 1e-2 * W[:, 1]
+    cost = reduced_cost(W, x, y, lam=1e-6)
+    U, sigma, V = torch.linalg.svd(torch.relu(x @ W), full_matrices=False)
+    exact = V.T @ ((sigma / (sigma**2 + 1e-6))[:, None] * (U.T @ y))
+    # 3e-14; 2e-11 without the refinement step
+    assert relative(cost.W2, exact) < 1e-12
+
+
 # structure laws, for activations with act(s z) = s^q act(z)
 HOMOGENEOUS = [(name, act.degree) for name, act in ACTIVATIONS.items() if act.degree is not None]
 
