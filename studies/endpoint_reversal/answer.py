@@ -241,14 +241,17 @@ def picture(runs: list[Stored], path: Path) -> None:
                 x=[run.steps[run.best]], y=[run.curve[run.best]], row=1, col=column, mode="markers", legendgroup=arm,
                 showlegend=False, marker={"color": COLOURS[arm], "size": 8, "symbol": "circle-open"},
             )  # fmt: skip
-        level = next((r.plateau for r in runs if r.setting.tokens == tokens), None)
-        if level is not None:
-            figure.add_hline(y=level, line_dash="dash", line_color="#888", row=1, col=column)
+        level = next(r.plateau for r in runs if r.setting.tokens == tokens)
+        figure.add_scatter(
+            x=[0, 3000], y=[level, level], row=1, col=column, mode="lines", name="unigram plateau", legendgroup="plateau",
+            showlegend=column == 1, line={"color": "#888", "width": 1, "dash": "dash"},
+        )  # fmt: skip
     figure.update_layout(
-        template="simple_white", width=1100, height=460, title="Validation loss, every seed; circles mark each run's best checkpoint, the dashed line the unigram plateau",
+        template="simple_white", width=1100, height=460, title="Validation loss, every seed; circles mark each run's best checkpoint",
         title_font_size=14,
     )  # fmt: skip
     figure.update_xaxes(title_text="step")
     figure.update_yaxes(title_text="nats per byte", col=1)
+    figure.update_yaxes(range=[1.6, 3.5])
     with atomic_path(path) as beside:
-        figure.write_html(beside, div_id="endpoint-reversal")
+        figure.write_html(beside, div_id="endpoint-reversal", config={"displayModeBar": False})
