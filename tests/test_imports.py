@@ -19,7 +19,7 @@ LAYERS = [
     {"recipes"},
     {"ops", "metrics", "phases", "published", "weights", "report", "resources"},
     {"families", "models", "data", "checkpoints"},
-    {"surgery", "capture", "grokking", "objectives"},
+    {"surgery", "capture", "grokking", "objectives", "optimisation"},
     {"training", "measurement", "inspection", "invariance"},
     {"sweeps", "monitoring"},
     {"screening", "maps"},

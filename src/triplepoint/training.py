@@ -16,21 +16,23 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
 from triplepoint.checkpoints import Checkpoints, Snapshot, best_weights_path
 from triplepoint.errors import NonFiniteLossError, PlanError
 from triplepoint.objectives import Objective, slice_of, to_device
+from triplepoint.optimisation import (
+    Average,
+    decay_groups,
+    load_optimizer,
+    make_accelerator,
+    optimizer_tensors,
+)
 from triplepoint.recipes import Recipe
 from triplepoint.records import Record
 from triplepoint.resources import PeakMemory, step_clock
 from triplepoint.runs import RunFolder, write_arrays
 from triplepoint.weights import load_into, load_tensors, save_tensors
-
-HALF_LIFE_SHARE = 0.15
-"""Half-life of the averaged weights as a share of the steps so far: inside the 10-20 % advised."""
 
 DEFINITIONS: dict[str, dict[str, str]] = {
     "train_loss": {
@@ -126,45 +128,6 @@ class TrainResult:
     """Steps done."""
     arrays: dict[str, np.ndarray]
     """``val_loss``, ``train_loss`` [evaluation, window], ``eval_steps``; ``..._ema`` with ``average_steps``."""
-
-
-def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Split parameters for AdamW: matrices are decayed; alphas, gains, biases, shifts and scales are not."""
-    matrices = [p for p in model.parameters() if p.requires_grad and p.ndim >= 2]
-    others = [p for p in model.parameters() if p.requires_grad and p.ndim < 2]
-    groups = [(matrices, weight_decay), (others, 0.0)]
-    return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
-
-
-def make_accelerator(precision: str) -> Accelerator:
-    """Return an Accelerator of this precision, also where another run of the process had another one."""
-    mixed = {"fp32": "no", "bf16": "bf16"}[precision]
-    if AcceleratorState._shared_state.get("_mixed_precision", mixed) != mixed:
-        AcceleratorState._reset_state()
-    return Accelerator(mixed_precision=mixed)
-
-
-class Average:
-    """Exponential average of weights whose half-life grows with the run."""
-
-    def __init__(self, model: nn.Module):
-        self.names = [n for n, p in model.named_parameters() if p.is_floating_point()]
-        self._live = [p for p in model.parameters() if p.is_floating_point()]
-        self.values = [p.detach().clone() for p in self._live]
-
-    @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Move towards the live weights; at step t the half-life is 0.15 t steps."""
-        keep = 0.5 ** (1 / (HALF_LIFE_SHARE * step))
-        torch._foreach_lerp_(self.values, [p.detach() for p in self._live], 1 - keep)
-
-    @torch.no_grad()
-    def exchange(self) -> None:
-        """Swap live and averaged weights; call twice."""
-        for value, live in zip(self.values, self._live, strict=True):
-            kept = live.detach().clone()
-            live.copy_(value)
-            value.copy_(kept)
 
 
 class Loop:
@@ -406,7 +369,7 @@ class Loop:
             Snapshot(
                 step=self.step,
                 model=self.raw.state_dict(),
-                optimizer=_optimizer_tensors(self.raw, self._optimizer),
+                optimizer=optimizer_tensors(self.raw, self._optimizer),
                 rest=tensors,
                 counts=counts,
                 history={name: np.stack(rows) for name, rows in self._history.items()},
@@ -423,7 +386,7 @@ class Loop:
         source = self._checkpoints.path
         self.step = snapshot.step
         load_into(self.raw, snapshot.model, source=source)
-        _load_optimizer(self.raw, self._optimizer, snapshot.optimizer)
+        load_optimizer(self.raw, self._optimizer, snapshot.optimizer)
         self._s1, self._spikes = snapshot.counts["s1"], snapshot.counts["spikes"]
         self._recent = list(snapshot.counts["recent"])
         self._times = [tuple(t) for t in snapshot.counts["times"]]
@@ -482,24 +445,3 @@ def train(
 def _mix(seed: int, stream: int) -> int:
     """Return the seed of a numbered stream: neighbouring run seeds do not share one."""
     return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
-
-
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    names = {id(p): n for n, p in model.named_parameters()}
-    states = getattr(optimizer, "optimizer", optimizer).state
-    return {
-        f"{names[id(p)]}|{key}": value
-        for p, state in states.items()
-        for key, value in state.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def _load_optimizer(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
-) -> None:
-    parameters = dict(model.named_parameters())
-    states = getattr(optimizer, "optimizer", optimizer).state
-    for name, tensor in tensors.items():
-        path, _, key = name.rpartition("|")
-        states[parameters[path]][key] = tensor.to(parameters[path].device)
