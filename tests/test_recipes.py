@@ -5,7 +5,7 @@ import math
 import pytest
 
 from triplepoint.errors import PlanError
-from triplepoint.recipes import Recipe, screening_steps
+from triplepoint.recipes import MOST_SEQUENCES, Recipe, screening_steps
 
 
 def message_of(**settings):
@@ -115,6 +115,14 @@ def test_counts_that_are_not_whole_numbers_are_refused(name, value):
     assert message_of(**{name: value}) == [
         f"{name} must be a whole number, got {value!r}.",
         f"Try {name}=500.",
+    ]
+
+
+def test_a_batch_larger_than_any_machine_is_refused():
+    Recipe(steps=1, batch=MOST_SEQUENCES)
+    assert message_of(batch=MOST_SEQUENCES + 1) == [
+        f"batch must be at most {MOST_SEQUENCES} sequences, got {MOST_SEQUENCES + 1}.",
+        "Try --batch 8.",
     ]
 
 
