@@ -201,6 +201,13 @@ def test_repeated_sample_is_refused_by_cholesky_and_handled_by_the_others():
     assert (done.rows, done.solution.rank) == (21, 18)
 
 
+def test_a_pivot_of_the_size_of_rounding_is_refused_although_the_factor_exists():
+    K = torch.tensor([[1.0, 1.0], [1.0, 1.0 + 2.0**-52]], dtype=torch.float64)
+    assert torch.linalg.cholesky_ex(K).info == 0
+    with pytest.raises(MetricInputError, match="singular to working precision"):
+        solve_cholesky(K, torch.ones(2, dtype=torch.float64))
+
+
 def test_auto_takes_the_structure_only_where_it_is_the_whole_story():
     plain = tangent_projection(as_module(W1, W2), X)
     biased = tangent_projection(mlp(4, 12, 3, bias=True), X)

@@ -122,6 +122,7 @@ def test_tangential_speed_on_the_line_is_2_root_2_lam(lam):
     toy, w = addition(2), f64(0.0, 2.0)
     along = tangent_part(toy.J(w), toy.gradient(w, lam))
     assert along.norm().item() == pytest.approx(2.8284271247461903 * lam, rel=1e-10)
+    assert along[1] > 0  # the flow goes against it, towards (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def tell(
 def _basis(criterion: str, plan: Mapping[str, Any]) -> str:
     what = "measured: the calibration is the whole plan" if plan["measured"] else (
         f"from {plan['calibration_steps']} of {plan['steps']} planned steps"
-        + (f", {100 * plan['s1_share']:.0f} % of the plan's cumulative learning rate" if plan["s1_share"] else "")
+        + (f", {100 * plan['s1_share']:.2g} % of the plan's cumulative learning rate" if plan["s1_share"] else "")
     )  # fmt: skip
     return f"Judged at {ENDPOINTS[criterion]}, {what}."
 
