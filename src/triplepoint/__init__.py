@@ -41,6 +41,8 @@ __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
+    if name == "grokking":
+        return importlib.import_module("triplepoint.grokking")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'triplepoint' has no attribute '{name}'")
     return getattr(importlib.import_module(_PUBLIC[name]), name)
