@@ -94,8 +94,8 @@ def test_a_module_used_twice_is_shown_twice():
     assert seen == [4, 4]
 
 
-def test_a_call_by_keyword_alone_is_not_shown_and_does_no_harm(model):
-    seen = []
-    with Capture({"a": model[0]}, lambda *_: seen.append(1)):
-        model[0](input=torch.zeros(1, 3))
-    assert seen == []
+def test_an_input_given_by_keyword_is_seen_as_well():
+    norm, seen = nn.Linear(2, 2), []
+    with Capture({"a": norm}, lambda site, module, x: seen.append(tuple(x.shape))):
+        norm(input=torch.zeros(3, 2))
+    assert seen == [(3, 2)]

@@ -26,3 +26,13 @@ def test_the_clock_gives_cpu_seconds_and_wall_seconds_and_does_not_run_back():
     second = clock()
     assert all(b >= a for a, b in zip(first, second, strict=True))
     assert second[0] > first[0]
+
+
+def test_arms_share_a_cuda_device_one_at_a_time(monkeypatch):
+    from triplepoint import resources
+
+    monkeypatch.setattr(resources, "usable_cores", lambda: 7)
+    monkeypatch.setattr(resources.torch.cuda, "is_available", lambda: True)
+    assert resources.default_workers() == 1
+    monkeypatch.setattr(resources.torch.cuda, "is_available", lambda: False)
+    assert resources.default_workers() == 7

@@ -16,7 +16,7 @@ class Capture:
 
     Args:
         modules: Site -> module.
-        see: Called with the site, the module and its first positional input, under ``torch.no_grad``.
+        see: Called with the site, the module and its first input, under ``torch.no_grad``.
 
     Example:
         >>> layer, seen = nn.Linear(2, 1), []
@@ -33,14 +33,15 @@ class Capture:
         self.on = True
         self._see = see
         self._handles = [
-            module.register_forward_pre_hook(self._hook(site)) for site, module in modules.items()
+            module.register_forward_pre_hook(self._hook(site), with_kwargs=True)
+            for site, module in modules.items()
         ]
 
-    def _hook(self, site: str) -> Callable[[nn.Module, tuple], None]:
-        def hook(module: nn.Module, inputs: tuple) -> None:
-            if self.on and inputs:
+    def _hook(self, site: str) -> Callable[[nn.Module, tuple, dict], None]:
+        def hook(module: nn.Module, inputs: tuple, named: dict) -> None:
+            if self.on and (given := [*inputs, *named.values()]):
                 with torch.no_grad():
-                    self._see(site, module, inputs[0].detach())
+                    self._see(site, module, given[0].detach())
 
         return hook
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from triplepoint.runs import usable_cores
+
 
 class PeakMemory:
     """Largest memory since this object was made: resident memory on a CPU, the allocator's on CUDA."""
@@ -35,6 +37,11 @@ class PeakMemory:
         except ImportError:
             return -1
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def default_workers() -> int:
+    """Return how many arms to train at a time: one per core, or one where there is a CUDA device to share."""
+    return 1 if torch.cuda.is_available() else usable_cores()
 
 
 def step_clock(device: torch.device) -> Callable[[], tuple[float, float]]:

@@ -31,7 +31,7 @@ def screen(
     tokenizer: Annotated[str | None, typer.Option(help="Local tokenizer folder (extra hf). Default: bytes.")] = None,
     vocab: Annotated[int | None, typer.Option(help="Vocabulary of a .bin file. Default: 50304.")] = None,
     tie_margin: Annotated[float, typer.Option(help="Fraction of the baseline's loss that counts as a tie.")] = 0.005,
-    workers: Annotated[int | None, typer.Option(help="Processes at a time. Default: one per core.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes at a time. Default: one per core; one on CUDA.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder. Default: runs/screen-HASH.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else on stdout.")] = False,
 ) -> None:  # fmt: skip
@@ -40,7 +40,8 @@ def screen(
     from triplepoint.cli._output import command_line, resumable
     from triplepoint.cli._screening import Watcher, planned, show_screen
     from triplepoint.models import config_of
-    from triplepoint.runs import default_folder, usable_cores
+    from triplepoint.resources import default_workers
+    from triplepoint.runs import default_folder
     from triplepoint.screening import screen_size
     from triplepoint.sweeps import DataSpec
 
@@ -73,6 +74,6 @@ def screen(
         verdict, folder = screen_size(
             size, data=spec, candidates=names, plan=plan, steps=steps, seeds=seeds, criterion=criterion,
             lr_grid=lr_grid, own_schedule=own_schedule, dropout=dropout, tie_margin=tie_margin, out=out,
-            workers=usable_cores() if workers is None else workers, command=command_line(out), watch=watch,
+            workers=default_workers() if workers is None else workers, command=command_line(out), watch=watch,
         )  # fmt: skip
     show_screen(folder, finished_before=verdict is None, json=json)
