@@ -5,6 +5,22 @@ two-layer nets with squared error; deeper nets have the manifold part only.
 """
 
 # tasks, the two-layer net, isolated dynamics, fast-forward
+# manifold, toy dynamics, representation
+from triplepoint.grokking.ablation import excluded_logits as excluded_logits
+from triplepoint.grokking.ablation import restricted_logits as restricted_logits
+from triplepoint.grokking.addition import addition_descent as addition_descent
+from triplepoint.grokking.addition import addition_end as addition_end
+from triplepoint.grokking.addition import addition_flow as addition_flow
+from triplepoint.grokking.addition import addition_times as addition_times
+from triplepoint.grokking.concentration import effective_number as effective_number
+from triplepoint.grokking.concentration import gini as gini
+from triplepoint.grokking.concentration import (
+    inverse_participation_ratio as inverse_participation_ratio,
+)
+from triplepoint.grokking.dense import jacobian_rank as jacobian_rank
+from triplepoint.grokking.drift import compare_update as compare_update
+from triplepoint.grokking.drift import homogeneity as homogeneity
+from triplepoint.grokking.drift import validity_number as validity_number
 from triplepoint.grokking.forwarding import WILL_GROK_BELOW as WILL_GROK_BELOW
 from triplepoint.grokking.forwarding import FastForward as FastForward
 from triplepoint.grokking.forwarding import GrokOutlook as GrokOutlook
@@ -12,6 +28,15 @@ from triplepoint.grokking.forwarding import fast_forward as fast_forward
 from triplepoint.grokking.forwarding import will_it_grok as will_it_grok
 from triplepoint.grokking.isolated import ReducedCost as ReducedCost
 from triplepoint.grokking.isolated import reduced_cost as reduced_cost
+from triplepoint.grokking.kinks import project_with_kinks as project_with_kinks
+from triplepoint.grokking.kinks import watch_kinks as watch_kinks
+from triplepoint.grokking.manifold import TangentProjection as TangentProjection
+from triplepoint.grokking.manifold import tangent_projection as tangent_projection
+from triplepoint.grokking.representation import describe_embedding as describe_embedding
+from triplepoint.grokking.representation import fourier_features as fourier_features
+from triplepoint.grokking.retraction import off_manifold_distance as off_manifold_distance
+from triplepoint.grokking.retraction import retract as retract
+from triplepoint.grokking.slow_time import slow_clock as slow_clock
 from triplepoint.grokking.tasks import OPERATIONS as OPERATIONS
 from triplepoint.grokking.tasks import Task as Task
 from triplepoint.grokking.tasks import pair_task as pair_task
@@ -28,5 +53,3 @@ from triplepoint.grokking.two_layer import accuracy as accuracy
 from triplepoint.grokking.two_layer import as_module as as_module
 from triplepoint.grokking.two_layer import initial_first_layer as initial_first_layer
 from triplepoint.grokking.two_layer import predict as predict
-
-# manifold, toy dynamics, representation
