@@ -168,3 +168,17 @@ def test_a_bad_value_is_a_value_error_as_well():
 
 def test_zeros_that_mean_never_are_allowed():
     Recipe(steps=1, warmup=0, weight_decay=0, clip=0, sample_every=0, checkpoint_every=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"min_lr_ratio": -0.1}, r"min_lr_ratio must lie in \[0, 1\], got -0\.1\.\nTry 0\.1"),
+        ({"min_lr_ratio": 2.0}, r"min_lr_ratio must lie in"),
+        ({"betas": (0.9, 1.0)}, r"betas lie in \[0, 1\), got \(0\.9, 1\.0\)\.\nTry"),
+        ({"horizon": 0}, r"horizon must be at least 1 and finite, got 0"),
+    ],
+)
+def test_a_schedule_or_betas_out_of_range_are_refused(changes, message):
+    with pytest.raises(PlanError, match=message):
+        Recipe(steps=10, **changes)

@@ -73,6 +73,14 @@ class Recipe:
             )
         if not 0 <= self.seed < 2**63:
             raise PlanError(f"A seed lies in [0, 2^63), got {self.seed}.\nTry --seed 0.")
+        if not 0 <= self.min_lr_ratio <= 1:
+            raise PlanError(
+                f"min_lr_ratio must lie in [0, 1], got {self.min_lr_ratio}.\nTry 0.1, nanoGPT's."
+            )
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise PlanError(f"AdamW's betas lie in [0, 1), got {self.betas}.\nTry (0.9, 0.95).")
+        if self.horizon is not None:
+            _at_least("horizon", self.horizon, 1)
         if self.schedule not in SCHEDULES:
             raise PlanError(
                 f"There is no schedule '{self.schedule}'.\nKnown: {', '.join(SCHEDULES)}."
