@@ -112,6 +112,18 @@ class Affine(NormOp):
         self.weight = nn.Parameter(torch.ones(dim, **like)) if affine else None
         self.bias = nn.Parameter(torch.zeros(dim, **like)) if bias else None
 
+    @classmethod
+    def from_norm(cls, norm: nn.Module, **born: float) -> Affine:
+        """Build the op that takes ``norm``'s place: same affine, dtype, device.
+
+        Args:
+            norm: The layer to replace; not changed.
+            born: Initial scalars of the op, e.g. ``alpha=1.0``; its own defaults for those left out.
+        """
+        op = cls(dim_of(norm), **born, **affine_kind_of(norm))
+        copy_affine(norm, op)
+        return op
+
     def _affine(self, y: Tensor, dtype: torch.dtype) -> Tensor:
         """Apply gain and shift, and cast: the shared last step of every forward."""
         y = y if self.weight is None else self.weight * y

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from triplepoint.ops._base import (
     Affine,
-    affine_kind_of,
-    copy_affine,
-    dim_of,
     last_below_one,
     scalar,
 )
@@ -59,13 +56,6 @@ class Derf(Affine):
         super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
         self.alpha = scalar(alpha, device=device, dtype=dtype)
         self.shift = scalar(shift, device=device, dtype=dtype)
-
-    @classmethod
-    def from_norm(cls, norm: nn.Module, *, alpha: float = 0.5, shift: float = 0.0) -> Derf:
-        """Build the Derf that takes ``norm``'s place: same affine, dtype, device."""
-        op = cls(dim_of(norm), alpha=alpha, shift=shift, **affine_kind_of(norm))
-        copy_affine(norm, op)
-        return op
 
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``alpha * x + shift`` in float32, the argument of the erf."""

@@ -9,13 +9,10 @@ import math
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from triplepoint.ops._base import (
     Affine,
-    affine_kind_of,
-    copy_affine,
-    dim_of,
     last_below_one,
     scalar,
 )
@@ -64,13 +61,6 @@ class DyT(Affine):
     ):
         super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
         self.alpha = scalar(alpha, device=device, dtype=dtype)
-
-    @classmethod
-    def from_norm(cls, norm: nn.Module, *, alpha: float = 0.5) -> DyT:
-        """Build the DyT that takes ``norm``'s place: same affine, dtype, device."""
-        op = cls(dim_of(norm), alpha=alpha, **affine_kind_of(norm))
-        copy_affine(norm, op)
-        return op
 
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``alpha * x`` in float32, the argument of the tanh."""

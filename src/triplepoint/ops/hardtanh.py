@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from triplepoint.ops._base import Affine, affine_kind_of, copy_affine, dim_of, scalar
+from triplepoint.ops._base import Affine, scalar
 
 
 class HardTanh(Affine):
@@ -30,13 +30,6 @@ class HardTanh(Affine):
 
     slope_edge = 1.0
     """The slope is 1 inside and 0 outside."""
-
-    @classmethod
-    def from_norm(cls, norm: nn.Module) -> HardTanh:
-        """Build the HardTanh that takes ``norm``'s place: same affine, dtype, device."""
-        op = cls(dim_of(norm), **affine_kind_of(norm))
-        copy_affine(norm, op)
-        return op
 
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``x`` in float32, what is clipped."""
@@ -84,13 +77,6 @@ class HardTanhAlpha(Affine):
     ):
         super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
         self.alpha = scalar(alpha, device=device, dtype=dtype)
-
-    @classmethod
-    def from_norm(cls, norm: nn.Module, *, alpha: float = 1.0) -> HardTanhAlpha:
-        """Build the op that takes ``norm``'s place: same affine, dtype, device."""
-        op = cls(dim_of(norm), alpha=alpha, **affine_kind_of(norm))
-        copy_affine(norm, op)
-        return op
 
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``alpha * x`` in float32, what is clipped."""
