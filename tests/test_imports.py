@@ -22,7 +22,7 @@ LAYERS = [
     {"surgery", "capture", "grokking", "objectives", "optimisation"},
     {"training", "measurement", "inspection", "invariance"},
     {"sweeps", "monitoring"},
-    {"screening", "maps"},
+    {"screening", "maps", "experiments"},
     {"integrations"},
     {"cli"},
 ]

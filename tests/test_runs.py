@@ -280,6 +280,15 @@ def test_finish_writes_all_records_as_parquet_and_then_the_status(tmp_path):
     assert read_json(tmp_path / "manifest.json")["status"] == "finished"
 
 
+def test_a_resumed_run_that_has_nothing_to_add_finishes_with_what_there_is(tmp_path):
+    with open_folder(tmp_path) as folder:
+        folder.append([ROW])
+    with open_folder(tmp_path) as folder:
+        folder.finish({})
+    size = read_json(tmp_path / "manifest.json")["records_size"]
+    assert read_records(tmp_path, size) == [ROW]
+
+
 def test_a_run_without_records_can_finish(tmp_path):
     with open_folder(tmp_path) as folder:
         folder.finish({})

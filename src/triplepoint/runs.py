@@ -118,7 +118,7 @@ class RunFolder:
     Args:
         path: The folder; made if missing.
         asked: What identifies the run: everything that changes its numbers, as JSON values.
-        kind: ``train`` or ``screen``; part of the identity.
+        kind: ``train``, ``screen`` or ``grok``; part of the identity.
         writer: False for the other processes of a run on several: they neither lock nor write.
 
     Raises:
@@ -225,7 +225,7 @@ class RunFolder:
 
     def finish(self, facts: Mapping[str, object]) -> None:
         """Write ``records.parquet`` and mark the run finished, in this order."""
-        size = self._records.tell() if self._records is not None else 0
+        size = self.append(())  # also where a resumed run has nothing to add
         with atomic_path(self.path / "records.parquet") as beside:
             write_parquet(self.read_records(size), beside)
         self.write_manifest({**facts, "status": "finished", "records_size": size})

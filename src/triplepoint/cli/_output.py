@@ -85,6 +85,48 @@ class Bars:
             self._progress.stop()
 
 
+class Track:
+    """Progress of one computation: a bar on a terminal, plain lines elsewhere; on stderr.
+
+    Args:
+        name: What is computed.
+        total: Where it ends, in the unit of what :meth:`at` is told.
+    """
+
+    def __init__(self, name: str, total: float):
+        self._name, self._total = name, total
+        self._start = self._last = time.monotonic()
+        self._console = console(to_stderr=True)
+        self._progress: Progress | None = None
+        if self._console.is_terminal:
+            self._progress = Progress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
+                TextColumn("{task.fields[text]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+                console=self._console,
+            )  # fmt: skip
+            self._task = self._progress.add_task(name, total=total, text="")
+
+    def at(self, done: float, text: str = "") -> None:
+        """Show that ``done`` of the total is done, and a few words on how it stands."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=done, text=text)
+        elif time.monotonic() - self._last > PLAIN_EVERY_S:
+            self._last = time.monotonic()
+            spent = self._last - self._start
+            left = f", about {spent * (self._total - done) / done:.0f} s left" if done else ""
+            line = f"{self._name}: {done / self._total:.0%}{left}; {text}"
+            self._console.print(line.removesuffix("; "), soft_wrap=True)
+
+    def __enter__(self) -> Track:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
 @contextlib.contextmanager
 def resumable(command: str) -> Iterator[None]:
     """Turn Ctrl-C into a word about how to go on."""

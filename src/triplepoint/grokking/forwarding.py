@@ -273,6 +273,7 @@ def will_it_grok(
     gradients: int = 200,
     threshold: float = WILL_GROK_BELOW,
     seed: int = 0,
+    watch: Callable[[int], None] = lambda done: None,
 ) -> GrokOutlook:
     r"""Compare the complexity that the true labels need with what shuffled ones need.
 
@@ -292,6 +293,7 @@ def will_it_grok(
         gradients: Gradients of each run. 200 is where the threshold was read off.
         threshold: Ratio below which the answer is yes; provisional, see ``WILL_GROK_BELOW``.
         seed: Seed of the permutations' own generator.
+        watch: Called with how many of the ``shuffles + 1`` runs are done.
 
     Returns:
         The complexities, their ratios and spread, and the answer in words.
@@ -319,10 +321,9 @@ def will_it_grok(
         return run.complexity
 
     generator = torch.Generator().manual_seed(seed)
-    return GrokOutlook(
-        C_real=complexity(Y),
-        C_shuffled=tuple(
-            complexity(Y[torch.randperm(len(Y), generator=generator)]) for _ in range(shuffles)
-        ),
-        threshold=threshold,
-    )
+    permuted = (Y[torch.randperm(len(Y), generator=generator)] for _ in range(shuffles))
+    found = []
+    for done, labels in enumerate((Y, *permuted), 1):
+        found.append(complexity(labels))
+        watch(done)
+    return GrokOutlook(C_real=found[0], C_shuffled=tuple(found[1:]), threshold=threshold)

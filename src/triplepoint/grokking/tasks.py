@@ -278,8 +278,8 @@ def _alphabet_size(name: str, rule: Operation, p: int | None) -> int:
             f"p must be odd and at least 3, got p={p}: the Fourier picture pairs the frequencies k "
             f"and p - k, and an even p leaves p/2 without a partner.\nTry p={max(p + 1, 5)}."
         )
-    if rule.alphabet == "prime" and not _is_prime(p):
-        near = next(q for q in itertools.count(p, 2) if _is_prime(q))
+    if rule.alphabet == "prime" and not is_prime(p):
+        near = next(q for q in itertools.count(p, 2) if is_prime(q))
         raise PlanError(
             f"{rule.symbol} needs a prime p, got p={p}: only then has every b but 0 an inverse.\n"
             f"Try p={near}."
@@ -288,7 +288,8 @@ def _alphabet_size(name: str, rule: Operation, p: int | None) -> int:
 
 
 @functools.cache
-def _is_prime(p: int) -> bool:
+def is_prime(p: int) -> bool:
+    """Tell whether ``p`` is a prime."""
     return p > 1 and all(p % q for q in range(2, math.isqrt(p) + 1))
 
 

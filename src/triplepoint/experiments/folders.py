@@ -1,0 +1,101 @@
+"""A grokking experiment and its run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from triplepoint.phases import grokking_times
+from triplepoint.records import Record
+from triplepoint.runs import RunFolder, read_json, read_records
+
+KIND = "grok"
+"""What the manifests of these runs say they are."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GrokRun:
+    """A finished experiment, as its folder tells it."""
+
+    path: Path
+    facts: dict[str, Any]
+    """The manifest."""
+    records: list[Record]
+
+    def series(self, metric: str) -> tuple[list[int], list[float]]:
+        """Return steps and values of a metric of the whole model."""
+        rows = [r for r in self.records if r.metric == metric and r.site is None]
+        return [r.step for r in rows], [r.value for r in rows]
+
+    def last(self, metric: str) -> float | None:
+        """Return the last value of a metric of the whole model, or None."""
+        values = self.series(metric)[1]
+        return values[-1] if values else None
+
+
+def load_run(path: Path) -> GrokRun:
+    """Read a finished experiment's folder."""
+    facts = read_json(path / "manifest.json")
+    return GrokRun(path=path, facts=facts, records=read_records(path, facts["records_size"]))
+
+
+def times_of(records: Iterable[Record]) -> dict[str, dict[str, float | None]]:
+    """Return when the run memorised and generalised, for the manifest: steps, slow time and seconds, or censored.
+
+    Args:
+        records: With ``train_accuracy``, ``val_accuracy``, and ``slow_time`` and ``seconds`` where there are any.
+    """
+    by: dict[str, dict[int, float]] = {}
+    for r in records:
+        if r.site is None:
+            by.setdefault(r.metric, {})[r.step] = r.value
+    train, val = by["train_accuracy"], by.get("val_accuracy")
+    crossings = grokking_times(
+        list(train), list(train.values()), None if val is None else [val[s] for s in train]
+    )
+    return {
+        name: {
+            "step": at.step,
+            "censored_at": at.censored_at,
+            **{clock: by.get(clock, {}).get(at.step) for clock in ("slow_time", "seconds")},
+        }
+        for name, at in crossings.items()
+    }
+
+
+def run_document(run: GrokRun) -> dict[str, object]:
+    """Return a run in a few numbers: what the command line prints as JSON."""
+    last = {
+        name: run.last(metric)
+        for name, metric in {
+            "test_accuracy": "val_accuracy",
+            "train_accuracy": "train_accuracy",
+            "refit_test_accuracy": "refit_val_accuracy",
+            "complexity": "complexity",
+            "norm_sq": "norm_sq",
+            "slow_time": "slow_time",
+        }.items()
+    }
+    facts = {k: run.facts[k] for k in ("task", "samples", "times", "scope")}
+    steps = [r.step for r in run.records if r.step is not None]
+    return {"run": str(run.path), **facts, "steps": max(steps), **last}
+
+
+def run_in_folder(
+    path: Path,
+    asked: Mapping[str, object],
+    records: Callable[[], Iterable[Record]],
+    facts: Mapping[str, object],
+) -> GrokRun:
+    """Write what a computation of seconds gives into a run folder; a finished one is read.
+
+    An interrupted one starts again: it has no checkpoint to go on from.
+    """
+    with RunFolder(path, asked=asked, kind=KIND) as folder:
+        if folder.state != "finished":
+            folder.rewind(0)
+            folder.append(records())
+            folder.finish(facts)
+    return load_run(path)

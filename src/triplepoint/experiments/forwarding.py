@@ -1,0 +1,98 @@
+"""The fast-forward as a run: its network, and what each gradient brought."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from triplepoint.checkpoints import Checkpoints, Snapshot
+from triplepoint.experiments.embeddings import EMBEDDING_DEFINITIONS, EmbeddingWatch
+from triplepoint.experiments.folders import KIND
+from triplepoint.experiments.specs import TaskSpec, first_layer
+from triplepoint.grokking import FastForward, fast_forward
+from triplepoint.grokking.forwarding import Glimpse
+from triplepoint.records import Record
+from triplepoint.runs import RunFolder, write_arrays
+
+SCOPE = (
+    "The minimiser of C = ||W1|| ||W2*(W1)|| for a bias-free two-layer net with squared error: an end point, not "
+    "the path of any optimiser."
+)
+DEFINITIONS = {
+    "complexity": {
+        "definition": "C = ||W1||_F ||W2*(W1)||_F, W2* the optimal second layer",
+        "unit": "1",
+        "source": "triplepoint",
+    },
+    "val_accuracy": {
+        "definition": "share of held-out samples whose largest output is the right one; it steers nothing",
+        "unit": "share",
+        "source": "triplepoint",
+    },
+    **EMBEDDING_DEFINITIONS,
+}
+
+
+def run_fast_forward(
+    spec: TaskSpec,
+    *,
+    hidden: int,
+    path: Path | None = None,
+    watch: Callable[[Glimpse], None] | None = None,
+) -> dict[str, object]:
+    """Fast-forward a fresh two-layer net on a task.
+
+    Args:
+        spec: The task.
+        hidden: Width of the net.
+        path: Where to keep the network, the records and the circles; None for nowhere.
+        watch: Called after each gradient.
+
+    Returns:
+        ``test_accuracy``, ``gradients``, ``gradients_to_99`` (None if never seen), ``cpu_s``, ``stopped``, ``complexity``.
+
+    Raises:
+        DataError: If the task cannot be fitted, see ``fast_forward``.
+        PlanError: If a setting is out of range.
+        RunFolderError: If ``path`` belongs to another run.
+    """
+    task = spec.build()
+    W1 = first_layer(task, hidden, std=None, seed=spec.seed)
+    start = time.process_time()
+    run = fast_forward(*task.train_set, W1, test=task.test_set, watch=watch)
+    cpu_s = round(time.process_time() - start, 3)
+    if path is not None:
+        _keep(run, spec, task.name, hidden, path)
+    return {
+        "test_accuracy": run.test_accuracy,
+        "gradients": run.gradients,
+        "gradients_to_99": run.gradients_to(0.99),
+        "cpu_s": cpu_s,
+        "stopped": run.stopped,
+        "complexity": run.complexity,
+    }
+
+
+def _keep(run: FastForward, spec: TaskSpec, name: str, hidden: int, path: Path) -> None:
+    asked = {"command": "fast-forward", "task": dataclasses.asdict(spec), "hidden": hidden}
+    with RunFolder(path, asked=asked, kind=KIND) as folder:
+        if folder.state == "finished":
+            return
+        folder.rewind(0)
+        for glimpse in run.history:
+            values = {"complexity": glimpse.complexity, "val_accuracy": glimpse.test_accuracy}
+            folder.append(
+                Record(metric=m, value=v, unit=DEFINITIONS[m]["unit"], step=glimpse.gradients)
+                for m, v in values.items()
+                if v is not None
+            )
+        embedding = EmbeddingWatch(spec.residues)
+        size = folder.append(embedding.look(run.gradients, run.W1))
+        model = dict(run.model.state_dict())
+        Checkpoints(folder.path / "checkpoints").save(
+            Snapshot(step=run.gradients, model=model, optimizer={}, rest={}, counts={"records": size}, history={})
+        )  # fmt: skip
+        write_arrays(folder.path / "arrays.npz", embedding.arrays())
+        folder.finish({"scope": SCOPE, "task": name, "metrics": DEFINITIONS})
