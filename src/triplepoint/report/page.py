@@ -12,12 +12,12 @@ from markupsafe import Markup
 
 from triplepoint.errors import RunFolderError
 from triplepoint.records import Record, read_jsonl, read_parquet
-from triplepoint.report import facts, formats, tables
+from triplepoint.report import facts, formats, grok, tables
 from triplepoint.report.figures import to_json
 from triplepoint.report.losses import loss_figure
 from triplepoint.report.series import Series, index, last
 from triplepoint.report.sites import alpha_figure, saturation_figure
-from triplepoint.runs import atomic_path, read_json
+from triplepoint.runs import atomic_path, read_arrays, read_json
 
 WORDS = {
     "keep": "Keep the norm",
@@ -32,7 +32,7 @@ def write_report(folder: Path | str) -> Path:
     """Write ``report.html`` into a run folder, from the files in it.
 
     Args:
-        folder: A run folder, finished or not; ``verdict.json`` and records may be missing.
+        folder: A run folder, finished or not; ``verdict.json``, records and arrays may be missing.
 
     Returns:
         The path of the report.
@@ -45,7 +45,8 @@ def write_report(folder: Path | str) -> Path:
     verdict = read_json(folder / "verdict.json") if (folder / "verdict.json").exists() else None
     path = folder / "report.html"
     try:
-        text = render(manifest, _records_of(folder), verdict)
+        arrays = _arrays_of(folder) if _kind_of(manifest) == grok.KIND else None
+        text = render(manifest, _records_of(folder), verdict, arrays=arrays)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunFolderError(
             f"{folder} holds no run that can be reported: {type(error).__name__} {error} in its files.\n"
@@ -63,18 +64,39 @@ def _records_of(folder: Path) -> list[Record]:
     return []
 
 
-def render(manifest: Mapping, records: Sequence[Record], verdict: Mapping | None) -> str:
+def _kind_of(manifest: Mapping) -> str:
+    return (manifest.get("asked") or {}).get("kind") or "run"
+
+
+def _arrays_of(folder: Path) -> dict:
+    path = folder / "arrays.npz"
+    return read_arrays(path) if path.exists() else {}
+
+
+def render(
+    manifest: Mapping,
+    records: Sequence[Record],
+    verdict: Mapping | None,
+    *,
+    arrays: Mapping | None = None,
+) -> str:
     """Return the HTML of a run; the same input gives the same bytes.
 
     Args:
         manifest: What ``manifest.json`` holds.
         records: The run's records, in any order; sites are shown in the order they first appear in.
         verdict: What ``verdict.json`` holds; None for a single training or an unfinished screen.
+        arrays: What ``arrays.npz`` holds; grokking runs draw them.
     """
+    kind = _kind_of(manifest)
+    if kind == grok.KIND:
+        filled = grok.context(manifest, records, arrays or {})
+        return _template(grok.TEMPLATE).render(
+            manifest=manifest, library=Markup(_plotly()), **filled
+        )
     series = index(records, manifest.get("arms"))
-    kind = (manifest.get("asked") or {}).get("kind") or "run"
     word = str((verdict or {}).get("verdict") or "No verdict")
-    return _template().render(
+    return _template("template.html.j2").render(
         kind=kind,
         title=_title(kind, manifest, verdict or {}, series),
         manifest=manifest,
@@ -169,7 +191,7 @@ def _tables(manifest: Mapping, verdict: Mapping, series: Series) -> dict:
 
 
 @functools.cache
-def _template() -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_resource),
         autoescape=True,
@@ -178,7 +200,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("template.html.j2")
+    return environment.get_template(name)
 
 
 def _resource(name: str) -> str:
