@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from triplepoint.phases import diverged_step, judge_arm, plateau_exit_step
+from triplepoint.phases import (
+    crossing_step,
+    diverged_step,
+    grokking_times,
+    judge_arm,
+    judge_grokking,
+    plateau_exit_step,
+)
 
 PLATEAU = 3.06
 
@@ -203,3 +210,96 @@ def test_overfitting_is_a_rise_of_more_than_the_margin_over_the_lowest(last, pha
 def test_a_task_without_a_plateau_is_never_on_it():
     phase, reason = judged([100, 200], [9.0, 8.5], plateau=None)
     assert (phase, reason) == ("generalising", "validation loss 8.500")
+
+
+# --- grokking
+
+
+def test_a_crossing_is_the_first_of_three_evaluations_in_a_row_at_or_above():
+    steps, values = [100, 200, 300, 400, 500, 600], [0.99, 0.4, 0.99, 1.0, 0.99, 0.2]
+    assert crossing_step(steps, values, 0.99) == (300, None)
+    assert crossing_step(steps, values, 0.99, persistence=1) == (100, None)
+
+
+def test_a_run_that_ends_too_early_is_censored_at_the_last_evaluation_below():
+    assert crossing_step([100, 200, 300, 400], [0.2, 0.5, 0.99, 0.99], 0.99) == (None, 200)
+    assert crossing_step([100, 200], [0.2, 0.5], 0.99) == (None, 200)
+    assert crossing_step([100, 200], [1.0, 1.0], 0.99) == (None, 0)
+    assert crossing_step([], [], 0.99) == (None, 0)
+
+
+def test_an_accuracy_that_is_nan_breaks_the_row():
+    assert crossing_step([1, 2, 3, 4, 5], [1, math.nan, 1, 1, 1], 0.99) == (3, None)
+
+
+def test_times_of_a_run_that_groks():
+    steps = [0, 100, 200, 300, 400, 500, 600, 700, 800]
+    train = [0.1, 0.99, 1, 1, 1, 1, 1, 1, 1]
+    val = [0, 0, 0, 0.5, 0.6, 0.9, 0.95, 0.99, 0.99]
+    times = grokking_times(steps, train, val)
+    assert {name: found.step for name, found in times.items()} == {
+        "T_mem": 100, "T_grok_0.5": 300, "T_grok_0.9": 500, "T_grok_0.99": None,
+    }  # fmt: skip
+    assert times["T_grok_0.99"].censored_at == 600
+    assert list(grokking_times(steps, train)) == ["T_mem"]
+
+
+def grok_phase(train, val, **facts):
+    steps = list(range(100, 100 * len(train) + 1, 100))
+    return judge_grokking(steps=steps, train_accuracies=train, val_accuracies=val, **facts)
+
+
+def test_a_run_fits_then_memorises_then_generalises():
+    train, val = [0.2, 0.6, 1, 1, 1, 1, 1, 1, 1], [0, 0, 0, 0.1, 0.2, 0.6, 0.995, 0.999, 1]
+    assert grok_phase(train[:2], val[:2]) == ("fitting", "train accuracy 0.600 at step 200")
+    # two evaluations are not yet memorised
+    assert grok_phase(train[:4], val[:4]) == (
+        "fitting",
+        "train accuracy 1.000 at step 400; 0.99 not yet at 3 evaluations in a row",
+    )
+    assert grok_phase(train[:5], val[:5]) == (
+        "memorised",
+        "train accuracy 0.99 since step 300, validation accuracy 0.200 at step 500",
+    )
+    assert grok_phase(train, val) == (
+        "generalising",
+        "validation accuracy 0.50 since step 600, 0.99 since step 700; 1.000 at step 900",
+    )
+
+
+def test_half_way_is_between_chance_and_one():
+    # of two classes, 0.6 is not half way
+    assert grok_phase([1] * 3, [0.6] * 3, chance=0.5).phase == "memorised"
+    assert grok_phase([1] * 3, [0.6] * 3, chance=0.1).phase == "generalising"
+
+
+def test_a_run_that_falls_back_is_judged_by_where_it_is():
+    phase, reason = grok_phase([1, 1, 1, 0.4], [0.0] * 4)
+    assert phase == "fitting"
+    assert reason == "train accuracy 0.400 at step 400; it was memorised at step 100"
+    phase, reason = grok_phase([1] * 4, [0.9, 0.9, 0.9, 0.1])
+    assert phase == "memorised"
+    assert reason.endswith(
+        "validation accuracy 0.100 at step 400, fallen back from 0.50 at step 100"
+    )
+
+
+def test_softmax_collapse_is_said_with_what_to_try():
+    phase, reason = grok_phase([1] * 3, [0.0] * 3, zero_loss_share=0.8)
+    assert phase == "memorised"
+    assert "softmax collapse: 80% of the train samples have a loss of exactly 0" in reason
+    assert "Try float64 logits" in reason
+    assert "collapse" not in grok_phase([1] * 3, [0.0] * 3, zero_loss_share=0.4).reason
+
+
+def test_without_held_out_samples_generalising_cannot_be_told():
+    phase, reason = grok_phase([1] * 3, None)
+    assert phase == "memorised"
+    assert reason.endswith("no held-out samples to tell whether it generalises")
+
+
+def test_a_grokking_run_that_diverged_is_that_and_nothing_else():
+    assert grok_phase([1] * 3, [1] * 3, diverged_at=7) == (
+        "diverged",
+        "the loss is not finite at step 7",
+    )

@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from triplepoint.data import load_corpus as load_corpus
+    from triplepoint.monitoring import GrokMonitor as GrokMonitor
+    from triplepoint.monitoring import Monitor as Monitor
     from triplepoint.ops import OPS as OPS
     from triplepoint.report import write_report as write_report
     from triplepoint.screening import Arm as Arm
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Arm": "triplepoint.screening",
+    "GrokMonitor": "triplepoint.monitoring",
+    "Monitor": "triplepoint.monitoring",
     "OPS": "triplepoint.ops",
     "Plan": "triplepoint.screening",
     "SwapReport": "triplepoint.surgery",

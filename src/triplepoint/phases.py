@@ -24,6 +24,12 @@ FROZEN_DRIFT = 0.02
 """Standard deviation over sites of alpha - alpha(0) below which the alphas count as frozen."""
 FROZEN_KL = 0.001
 """Mean KL between a position's prediction and the average one, in nats, below which they count as equal."""
+MEMORISED = 0.99
+"""Train accuracy from which the training set counts as memorised: one label in a hundred may be wrong."""
+GROKKED = (0.5, 0.9, 0.99)
+"""Validation accuracies whose times are reported: half way, mostly, and what is called grokked."""
+COLLAPSED_SHARE = 0.5
+"""Share of train samples with a loss of exactly 0 above which softmax collapse is spoken of: most gradients are 0."""
 
 
 class Judgement(NamedTuple):
@@ -198,4 +204,148 @@ def _judge_on_plateau(
         )
     return Judgement(
         "stalled", f"{on_plateau}, {left}; {sign}: frozen. Runs have escaped later than this"
+    )
+
+
+class Crossing(NamedTuple):
+    """When a series rose to a threshold, or until when it had not."""
+
+    step: int | None
+    """First of the evaluations in a row; None where it did not happen while the run was watched."""
+    censored_at: int | None
+    """Where ``step`` is None: it happens later than this step, if ever. None where ``step`` is known."""
+
+
+def crossing_step(
+    steps: Sequence[int],
+    values: Sequence[float],
+    threshold: float,
+    *,
+    persistence: int = CONFIRMATIONS,
+) -> Crossing:
+    """Return the first of ``persistence`` evaluations in a row at or above a threshold.
+
+    A run that ends before that is right-censored, not "never". Its last evaluations may lie above the threshold
+    without being confirmed; the crossing may then turn out to be the first of them, so the censoring step is the
+    last evaluation below.
+
+    Args:
+        steps: Optimiser steps of the evaluations, ascending.
+        values: What was measured at them; nan counts as below.
+        threshold: In the unit of the values.
+        persistence: How many evaluations in a row.
+
+    Returns:
+        The step, or the step at which the run is censored: 0 where nothing below was seen.
+
+    Example:
+        >>> crossing_step([100, 200, 300, 400, 500], [0.2, 0.99, 0.98, 0.99, 1.0], 0.98)
+        Crossing(step=200, censored_at=None)
+        >>> crossing_step([100, 200, 300], [0.2, 0.5, 0.99], 0.98)
+        Crossing(step=None, censored_at=200)
+    """
+    holds = [value >= threshold for value in values]
+    found = _first_run(steps, holds, persistence)
+    if found is not None:
+        return Crossing(found, None)
+    below = [step for step, hold in zip(steps, holds, strict=True) if not hold]
+    return Crossing(None, below[-1] if below else 0)
+
+
+def grokking_times(
+    steps: Sequence[int],
+    train_accuracies: Sequence[float],
+    val_accuracies: Sequence[float] | None = None,
+    *,
+    persistence: int = CONFIRMATIONS,
+) -> dict[str, Crossing]:
+    """Return when a run memorised and when it generalised, each with the persistence rule.
+
+    Args:
+        steps: Optimiser steps of the evaluations, ascending.
+        train_accuracies: Shares of the training samples answered rightly.
+        val_accuracies: The same on samples that are held out; None where there are none.
+        persistence: How many evaluations in a row.
+
+    Returns:
+        ``T_mem`` (:data:`MEMORISED`) and, with held-out samples, ``T_grok_0.5``, ``T_grok_0.9`` and ``T_grok_0.99``.
+
+    Example:
+        >>> times = grokking_times([1, 2, 3, 4], [1, 1, 1, 1], [0, 0.6, 0.7, 0.8])
+        >>> times["T_mem"].step, times["T_grok_0.5"].step, times["T_grok_0.9"].censored_at
+        (1, 2, 4)
+    """
+    times = {"T_mem": crossing_step(steps, train_accuracies, MEMORISED, persistence=persistence)}
+    if val_accuracies is not None:
+        for level in GROKKED:
+            found = crossing_step(steps, val_accuracies, level, persistence=persistence)
+            times[f"T_grok_{level:g}"] = found
+    return times
+
+
+def judge_grokking(
+    *,
+    steps: Sequence[int],
+    train_accuracies: Sequence[float],
+    val_accuracies: Sequence[float] | None = None,
+    chance: float = 0.0,
+    zero_loss_share: float = 0.0,
+    diverged_at: int | None = None,
+) -> Judgement:
+    """Return the phase of a classification run at its last evaluation.
+
+    ``generalising``: validation accuracy half way between chance and 1, confirmed and still there. ``memorised``:
+    train accuracy :data:`MEMORISED`, confirmed and still there, without that. ``fitting``: neither. Softmax
+    collapse is no phase of its own but said in the reason: with most losses rounded to exactly 0 the gradient
+    has vanished, and a run that has not generalised by then often does not.
+
+    Args:
+        steps: Optimiser steps of the evaluations, ascending; not empty.
+        train_accuracies: Shares of the training samples answered rightly.
+        val_accuracies: The same on held-out samples; None where there are none.
+        chance: Accuracy of a guess, 1/classes.
+        zero_loss_share: Share of the training samples whose loss is exactly 0 in the run's dtype.
+        diverged_at: Step at which a loss was not finite.
+
+    References:
+        Prieto et al. (2025), arXiv 2501.04697: softmax collapse.
+
+    Example:
+        >>> judge_grokking(steps=[1, 2, 3], train_accuracies=[1, 1, 1], val_accuracies=[0.1, 0.1, 0.1]).phase
+        'memorised'
+    """
+    if diverged_at is not None:
+        return Judgement("diverged", f"the loss is not finite at step {diverged_at}")
+    train, last = train_accuracies[-1], steps[-1]
+    memorised = crossing_step(steps, train_accuracies, MEMORISED).step
+    half = (1 + chance) / 2
+    learnt = None if val_accuracies is None else crossing_step(steps, val_accuracies, half).step
+    if learnt is not None and val_accuracies[-1] >= half:
+        return Judgement("generalising", _generalising(steps, val_accuracies, learnt, half))
+    if memorised is None or train < MEMORISED:
+        unconfirmed = f"; {MEMORISED} not yet at {CONFIRMATIONS} evaluations in a row"
+        since = "" if train < MEMORISED else unconfirmed
+        since = since if memorised is None else f"; it was memorised at step {memorised}"
+        return Judgement("fitting", f"train accuracy {train:.3f} at step {last}{since}")
+    reason = f"train accuracy {MEMORISED} since step {memorised}, "
+    if val_accuracies is None:
+        reason += "and no held-out samples to tell whether it generalises"
+    else:
+        reason += f"validation accuracy {val_accuracies[-1]:.3f} at step {last}"
+        reason += "" if learnt is None else f", fallen back from {half:.2f} at step {learnt}"
+    return Judgement("memorised", reason + _collapse(zero_loss_share))
+
+
+def _generalising(steps: Sequence[int], values: Sequence[float], since: int, half: float) -> str:
+    grokked = crossing_step(steps, values, GROKKED[-1]).step
+    tail = "" if grokked is None else f", {GROKKED[-1]} since step {grokked}"
+    return f"validation accuracy {half:.2f} since step {since}{tail}; {values[-1]:.3f} at step {steps[-1]}"
+
+
+def _collapse(share: float) -> str:
+    if share < COLLAPSED_SHARE:
+        return ""
+    return (
+        f"; softmax collapse: {share:.0%} of the train samples have a loss of exactly 0, so hardly a gradient is "
+        "left. Try float64 logits, more weight decay, or a softmax that does not saturate"
     )
