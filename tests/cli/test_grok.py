@@ -46,6 +46,60 @@ def test_will_it_grok_answers_in_a_sentence_with_its_scope(command):
     assert "two-layer nets" in out
 
 
+def test_a_toy_prints_its_ends_and_writes_a_report(command, tmp_path):
+    code, out, _ = command("toy", "--lam", 0.1, "--out", tmp_path / "run")
+    assert code == 0
+    assert "(0.9524, 0.9524)" in out
+    assert (tmp_path / "run" / "report.html").exists()
+    document = json.loads(command("toy", "--lam", 0.1, "--out", tmp_path / "run", "--json")[1])
+    assert document["ends"][0]["expected"]["drift_steps"] == pytest.approx(131, abs=1)
+
+
+def test_simulate_train_and_analyse_end_with_a_report_each(command, tmp_path):
+    small = ("--p", 7, "--hidden", 24)
+    code, out, _ = command(
+        "simulate", *small, "--duration", 0.05, "--out", tmp_path / "s", "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["train_accuracy"] == 1
+    code, out, _ = command(
+        "train", *small, "--steps", 20, "--eval-every", 10, "--diagnose-every", 0, "--out",
+        tmp_path / "t",
+    )  # fmt: skip
+    assert code == 0
+    assert "held-out accuracy 99 %" in out
+    code, out, _ = command("analyse", tmp_path / "t", "--shuffles", 1, "--out", tmp_path / "a")
+    assert code == 0
+    assert "Fast-forward from here" in out
+    for name in ("s", "t", "a"):
+        assert (tmp_path / name / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["toy", "--lam", "x"], "--lam takes numbers"),
+        (["toy", "adition"], "'adition'"),
+        (["simulate", "--hidden", 8], "lam = 0 needs at least as many hidden units"),
+        (["simulate", "--integrator", "rk"], "'rk'"),
+        (["train", "--eval-every", 0], "--eval-every 50"),
+        (["train", "--loss", "mae"], "'mae'"),
+        (["analyse", "nowhere", "--p", 7], "nowhere"),
+        (["will-it-grok", "--shuffles", 0], "at least one shuffle"),
+        (["fast-forward", "--operation", "s4", "--p", 7], "takes no p"),
+    ],
+)
+def test_bad_input_to_any_command_ends_with_status_2_and_advice(
+    command, tmp_path, monkeypatch, words, part
+):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = command(*words)
+    assert code == 2
+    assert part in err
+    assert len(err.splitlines()) >= 2
+    assert "Traceback" not in err
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [

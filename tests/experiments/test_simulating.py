@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from triplepoint.errors import PlanError, UnknownNameError
-from triplepoint.experiments import simulating
+from triplepoint.experiments import folders, simulating
 from triplepoint.experiments.simulating import SimulationSpec, run_simulation
 from triplepoint.experiments.specs import TaskSpec, first_layer
 from triplepoint.grokking import simulate
@@ -64,7 +64,7 @@ def test_interrupted_between_the_last_step_and_the_last_file(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(simulating, "write_arrays", full_disk)
+        patched.setattr(folders, "write_arrays", full_disk)
         with pytest.raises(KeyboardInterrupt):
             run_simulation(tmp_path / "run", SMALL)
     run = run_simulation(tmp_path / "run", SMALL)

@@ -182,11 +182,11 @@ def test_zero_targets_and_a_broken_start_are_refused():
 
 
 def test_enough_data_is_cheaper_than_shuffled_labels():
-    # 0.922 in an independent run, which generalised
-    task, W = addition(17, 256)
+    # 0.795 in an independent run, which generalised
+    task, W = addition(23, 256)
     outlook = will_it_grok(*task.train_set, W, shuffles=2)
     assert outlook.answer == "yes"
-    assert 0.89 < outlook.ratio < 0.945
+    assert 0.77 < outlook.ratio < 0.82
 
 
 def test_too_little_data_is_not():
@@ -204,7 +204,8 @@ def test_too_little_data_is_not():
     [  # ratios of independent runs, one shuffle each
         (23, 256, 0.4, 1.010, "no"),
         (11, 64, 0.7, 1.033, "no"),
-        (23, 256, 0.5, 0.952, "yes"),
+        (17, 256, 0.7, 0.922, "no"),
+        (23, 256, 0.5, 0.952, "no"),
         (23, 256, 0.6, 0.873, "yes"),
         (23, 256, 0.7, 0.795, "yes"),
         (37, 512, 0.5, 0.784, "yes"),
@@ -236,7 +237,7 @@ def test_shuffles_are_different_and_the_seeds_own():
     ("shuffled", "answer", "words"),
     [
         ((100.0, 110.0, 125.0), "yes", "cheaper to represent than shuffled ones: expect it to gen"),
-        ((82.0, 80.0, 78.0), "no", "cost as much as shuffled ones: expect memorising"),
+        ((82.0, 80.0, 78.0), "no", "cost nearly as much as shuffled ones: expect memorising"),
         ((100.0, 82.0, 81.0), "undecided", "Some shuffles say yes and some say no"),
     ],
 )
@@ -249,7 +250,7 @@ def test_the_answer_is_that_of_all_shuffles(shuffled, answer, words):
     assert outlook.spread == pytest.approx((ratios[0], ratios[2]))
     assert outlook.words.endswith(
         f"C_real / C_shuffled = {ratios[1]:.3f} ({ratios[0]:.3f} to {ratios[2]:.3f} over 3 shuffles), "
-        "threshold 0.96 (provisional; two-layer nets, squared error)."
+        "threshold 0.96 (two-layer nets, squared error, 99 % held out)."
     )
 
 
@@ -259,7 +260,7 @@ def test_a_ratio_at_the_threshold_is_not_below_it():
 
 def test_questions_that_cannot_be_answered_are_refused():
     with pytest.raises(
-        PlanError, match="at least one shuffle .*\nTry shuffles=5, and threshold=0.96"
+        PlanError, match="at least one shuffle .*\nTry shuffles=5, and threshold=0.888"
     ):
         will_it_grok(X, Y, W1, shuffles=0)
     with pytest.raises(PlanError, match="got 5 and 0.0"):

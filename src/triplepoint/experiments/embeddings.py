@@ -5,82 +5,59 @@ Symbols as in ``triplepoint.grokking.representation``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from triplepoint.grokking import describe_embedding
+from triplepoint.experiments.specs import TaskSpec
 from triplepoint.grokking.circles import circle_points
 from triplepoint.grokking.representation import frequency_power
+from triplepoint.monitoring import Part, definitions
+from triplepoint.monitoring.embeddings import fourier_rows
 from triplepoint.records import Record
 
 MOST_CIRCLES = 9
 """Circles kept for the report, the strongest at the last look: more cannot be told apart on a page."""
 
 EMBEDDING_DEFINITIONS = {
-    "fourier_power": {
-        "definition": "share of the embedding's non-constant power in frequency k",
-        "unit": "share",
-        "source": "arXiv 2511.01938, sec. 7",
-    },
-    "fourier_norm_cv": {
-        "definition": "standard deviation over mean of the norms of Re F_k and Im F_k",
-        "unit": "1",
-        "source": "arXiv 2511.01938, sec. 7",
-    },
-    "fourier_cosine_mean": {
-        "definition": "mean absolute cosine between different features Re F_k, Im F_k",
-        "unit": "1",
-        "source": "arXiv 2511.01938, sec. 7",
-    },
-    "unit_concentration": {
-        "definition": "share of a hidden unit's power in its best frequency, mean over active units",
-        "unit": "share",
-        "source": "triplepoint",
-    },
-    "effective_frequencies": {
-        "definition": "(sum P_k)^2 / sum P_k^2",
-        "unit": "1",
-        "source": "triplepoint; the inverse participation ratio's inverse",
-    },
-    "fourier_gini": {
-        "definition": "Gini coefficient of the power over frequencies",
-        "unit": "1",
-        "source": "arXiv 2301.05217",
-    },
+    name: row
+    for name, row in definitions("mse").items()
+    if name.startswith("fourier_") or name in ("unit_concentration", "effective_frequencies")
 }
 
 
-def embedding_records(E: Tensor, step: int) -> list[Record]:
+def embedding_records(E: Tensor, step: int, **labels: object) -> list[Record]:
     """Return the spectrum of an embedding, and for an odd number of rows what its circles are like.
 
     Args:
         E: A row per element of a cyclic group, in its order.
         step: For the records.
+        **labels: ``arm`` and ``seed`` of the records.
     """
-    power = frequency_power(E)[1:]
-    shares = power / power.sum().clamp_min(1e-300)
-    rows = [
-        _row("fourier_power", float(share), step, site=f"k={k}")
-        for k, share in enumerate(shares, 1)
-    ]
-    if len(E) % 2 and power.sum() > 0:
-        found = describe_embedding(E)
-        rows += [
-            _row("fourier_norm_cv", found.norm_cv, step),
-            _row("fourier_cosine_mean", found.cosine_mean, step),
-            _row("unit_concentration", found.unit_concentration, step),
-            _row("effective_frequencies", found.effective_frequencies, step),
-            _row("fourier_gini", found.gini, step),
-        ]
-    return rows
+    if len(E) % 2:
+        found = fourier_rows(E)
+    else:  # the circles' numbers pair frequencies up, and an even group has one without a partner
+        power = frequency_power(E)[1:]
+        shares = (power / power.sum()).tolist() if power.sum() > 0 else []
+        found = [("fourier_power", f"k={k}", share) for k, share in enumerate(shares, 1)]
+    return [
+        Record(metric=metric, value=value, unit=EMBEDDING_DEFINITIONS[metric]["unit"], step=step, site=site, **labels)
+        for metric, site, value in found
+    ]  # fmt: skip
 
 
-def _row(metric: str, value: float, step: int, **more: object) -> Record:
-    unit = EMBEDDING_DEFINITIONS[metric]["unit"]
-    return Record(metric=metric, value=value, unit=unit, step=step, **more)
+def with_fourier(parts: Sequence[dict], task: TaskSpec) -> list[dict]:
+    """Return what applies, with the embedding's part as the task has it: a monitor does not know the operation."""
+    fits = task.is_cyclic
+    reason = (
+        "a row of the embedding per element of a cyclic group"
+        if fits
+        else f"{task.operation} is no cyclic group's operation on its alphabet"
+    )
+    part = Part("Fourier features", fits, reason)
+    return [*(p for p in parts if p["part"] != part.part), part._asdict()]
 
 
 class EmbeddingWatch:
@@ -88,10 +65,11 @@ class EmbeddingWatch:
 
     Args:
         residues: First layer [d_in, h] -> rows of the embedding in the group's order, or None.
+        labels: ``arm`` and ``seed`` of the records.
     """
 
-    def __init__(self, residues: Callable[[Tensor], Tensor | None]):
-        self._residues = residues
+    def __init__(self, residues: Callable[[Tensor], Tensor | None], **labels: object):
+        self._residues, self._labels = residues, labels
         self._seen: dict[int, Tensor] = {}
 
     def look(self, step: int, W1: Tensor) -> list[Record]:
@@ -102,7 +80,7 @@ class EmbeddingWatch:
         if len(E) % 2:
             K = (len(E) - 1) // 2
             self._seen[step] = torch.stack([circle_points(E, k) for k in range(1, K + 1)]).float()
-        return embedding_records(E, step)
+        return embedding_records(E, step, **self._labels)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return ``circle_steps`` [S], ``circle_k`` [c] and ``circle_points`` [S, c, p, 2], if there are circles."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import triplepoint
 from triplepoint.phases import grokking_times
 from triplepoint.records import Record
-from triplepoint.runs import RunFolder, read_json, read_records
+from triplepoint.runs import RunFolder, read_json, read_records, write_arrays
+from triplepoint.sweeps import versions
 
 KIND = "grok"
 """What the manifests of these runs say they are."""
@@ -83,6 +87,39 @@ def run_document(run: GrokRun) -> dict[str, object]:
     return {"run": str(run.path), **facts, "steps": max(steps), **last}
 
 
+@contextlib.contextmanager
+def open_run(path: Path, asked: Mapping[str, object]) -> Iterator[OpenRun | None]:
+    """Open a run folder to compute in; None where the run is finished already.
+
+    Raises:
+        RunFolderError: If the folder holds another run, is in use, or cannot be written.
+    """
+    with RunFolder(path, asked=asked, kind=KIND) as folder:
+        yield None if folder.state == "finished" else OpenRun(folder)
+
+
+class OpenRun:
+    """A run folder that is being computed in."""
+
+    def __init__(self, folder: RunFolder):
+        self.folder = folder
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def finish(self, facts: Mapping[str, object], arrays: Mapping[str, object]) -> None:
+        """Write arrays and manifest; of the definitions in ``facts["metrics"]`` those that were recorded."""
+        write_arrays(self.folder.path / "arrays.npz", arrays)
+        recorded = {r.metric for r in self.folder.read_records(self.folder.append(()))}
+        self.folder.finish(
+            {
+                **facts,
+                "metrics": {k: v for k, v in facts["metrics"].items() if k in recorded},
+                "started": self._started,
+                "version": triplepoint.__version__,
+                "versions": versions(),
+            }
+        )
+
+
 def run_in_folder(
     path: Path,
     asked: Mapping[str, object],
@@ -93,9 +130,9 @@ def run_in_folder(
 
     An interrupted one starts again: it has no checkpoint to go on from.
     """
-    with RunFolder(path, asked=asked, kind=KIND) as folder:
-        if folder.state != "finished":
-            folder.rewind(0)
-            folder.append(records())
-            folder.finish(facts)
+    with open_run(path, asked) as run:
+        if run is not None:
+            run.folder.rewind(0)
+            run.folder.append(records())
+            run.finish(facts, {})
     return load_run(path)

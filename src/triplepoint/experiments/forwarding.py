@@ -9,12 +9,11 @@ from pathlib import Path
 
 from triplepoint.checkpoints import Checkpoints, Snapshot
 from triplepoint.experiments.embeddings import EMBEDDING_DEFINITIONS, EmbeddingWatch
-from triplepoint.experiments.folders import KIND
+from triplepoint.experiments.folders import open_run
 from triplepoint.experiments.specs import TaskSpec, first_layer
 from triplepoint.grokking import FastForward, fast_forward
 from triplepoint.grokking.forwarding import Glimpse
 from triplepoint.records import Record
-from triplepoint.runs import RunFolder, write_arrays
 
 SCOPE = (
     "The minimiser of C = ||W1|| ||W2*(W1)|| for a bias-free two-layer net with squared error: an end point, not "
@@ -77,9 +76,10 @@ def run_fast_forward(
 
 def _keep(run: FastForward, spec: TaskSpec, name: str, hidden: int, path: Path) -> None:
     asked = {"command": "fast-forward", "task": dataclasses.asdict(spec), "hidden": hidden}
-    with RunFolder(path, asked=asked, kind=KIND) as folder:
-        if folder.state == "finished":
+    with open_run(path, asked) as opened:
+        if opened is None:
             return
+        folder = opened.folder
         folder.rewind(0)
         for glimpse in run.history:
             values = {"complexity": glimpse.complexity, "val_accuracy": glimpse.test_accuracy}
@@ -94,5 +94,4 @@ def _keep(run: FastForward, spec: TaskSpec, name: str, hidden: int, path: Path) 
         Checkpoints(folder.path / "checkpoints").save(
             Snapshot(step=run.gradients, model=model, optimizer={}, rest={}, counts={"records": size}, history={})
         )  # fmt: skip
-        write_arrays(folder.path / "arrays.npz", embedding.arrays())
-        folder.finish({"scope": SCOPE, "task": name, "metrics": DEFINITIONS})
+        opened.finish({"scope": SCOPE, "task": name, "metrics": DEFINITIONS}, embedding.arrays())

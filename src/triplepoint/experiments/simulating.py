@@ -16,12 +16,11 @@ from torch import Tensor
 from triplepoint.checkpoints import Checkpoints, Snapshot
 from triplepoint.errors import unknown_name
 from triplepoint.experiments.embeddings import EMBEDDING_DEFINITIONS, EmbeddingWatch
-from triplepoint.experiments.folders import KIND, GrokRun, load_run, times_of
+from triplepoint.experiments.folders import GrokRun, OpenRun, load_run, open_run, times_of
 from triplepoint.experiments.specs import TaskSpec, first_layer
 from triplepoint.grokking import Point, as_module, bogacki_shampine, euler, simulate
 from triplepoint.grokking.trajectories import Integrator, Visit
 from triplepoint.records import Record
-from triplepoint.runs import RunFolder, write_arrays
 
 SCOPE = (
     "Isolated flow of the first layer of a bias-free two-layer net with squared error: the limit of an "
@@ -130,20 +129,20 @@ def run_simulation(
         PlanError: If a setting is out of range.
     """
     asked = {"command": "simulate", **dataclasses.asdict(spec)}
-    with RunFolder(path, asked=asked, kind=KIND) as folder:
-        if folder.state != "finished":
-            _Simulation(folder, spec).run(watch)
+    with open_run(path, asked) as run:
+        if run is not None:
+            _Simulation(run, spec).run(watch)
     return load_run(path)
 
 
 class _Simulation:
     """A simulation on its way: where it stands, what was seen, when it was last saved."""
 
-    def __init__(self, folder: RunFolder, spec: SimulationSpec):
-        self._folder, self._spec = folder, spec
+    def __init__(self, run: OpenRun, spec: SimulationSpec):
+        self._run, self._folder, self._spec = run, run.folder, spec
         self._task = spec.task.build()
         self._stepper = spec.stepper()
-        self._checkpoints = Checkpoints(folder.path / "checkpoints")
+        self._checkpoints = Checkpoints(run.folder.path / "checkpoints")
         self._embedding = EmbeddingWatch(spec.task.residues)
         self._step, self._t, self._spent, self._size = 0, 0.0, 0.0, 0
         self._over = False
@@ -185,8 +184,7 @@ class _Simulation:
             )  # fmt: skip
             self._over = True
             self._save(first + end.points[-1].step, spec.duration, end.W1, end.W2)
-        write_arrays(self._folder.path / "arrays.npz", self._embedding.arrays())
-        self._folder.finish(self._facts())
+        self._run.finish(self._facts(), self._embedding.arrays())
 
     def _now(self) -> float:
         return self._spent + time.monotonic() - self._start

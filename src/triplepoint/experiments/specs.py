@@ -62,16 +62,21 @@ class TaskSpec:
             label_noise=self.label_noise, seed=self.seed,
         )  # fmt: skip
 
+    @property
+    def is_cyclic(self) -> bool:
+        """Whether the operation is that of a cyclic group on its alphabet, so that a Fourier basis fits."""
+        return self.operation in ("add", "sub") or (
+            self.operation in ("mul", "div") and is_prime(self.p)
+        )
+
     def residues(self, W1: Tensor) -> Tensor | None:
         """Return the rows of a first layer [d_in, h] that embed the first operand, in the group's own order.
 
-        None where the operation is no commutative group on its alphabet, so that no Fourier basis fits.
+        None where the operation is no cyclic group's.
         """
-        if self.operation in ("add", "sub"):
-            return W1[: self.p]
-        if self.operation in ("mul", "div") and is_prime(self.p):
-            return W1[discrete_log_order(self.p)]
-        return None
+        if not self.is_cyclic:
+            return None
+        return W1[: self.p] if self.operation in ("add", "sub") else W1[discrete_log_order(self.p)]
 
 
 def first_layer(task: Task, hidden: int, *, std: float | None, seed: int) -> Tensor:

@@ -34,10 +34,13 @@ from triplepoint.grokking.two_layer import (
     as_module,
 )
 
-WILL_GROK_BELOW = 0.96
-"""C_real / C_shuffled below which a task is expected to generalise. PROVISIONAL: it separates eight
-settings of modular addition, one shuffle each (0.78 to 0.95 generalise, 1.01 to 1.03 do not), and
-has not been fitted to or tested on an independent benchmark yet."""
+WILL_GROK_BELOW = 0.888
+"""C_real / C_shuffled below which a task is expected to grok: AdamW on both layers (lr 1e-3, weight
+decay 1, full batch, mean squared error) holds 99 % on held-out samples within 20,000 steps. Fitted
+on twelve settings of modular addition: the middle of the gap between 0.873 (grokked) and 0.903 (did
+not). On 24 others, with other sizes, operations, noise and parity, the median was on the right side
+in 20, where "never" is right in 15 (``studies/will_it_grok``). The budget is part of the question:
+settings at 0.89 to 0.95 reached 62 to 100 % of the held-out samples, most of them not 99 % in time."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -252,13 +255,14 @@ class GrokOutlook:
         low, high = self.spread
         meaning = {
             "yes": "The true labels are cheaper to represent than shuffled ones: expect it to generalise.",
-            "no": "The true labels cost as much as shuffled ones: expect memorising and nothing else.",
+            "no": "The true labels cost nearly as much as shuffled ones: expect memorising, and at best "
+            "part of the held-out samples.",
             "undecided": "Some shuffles say yes and some say no: more data or more shuffles are needed.",
         }[self.answer]
         return (
             f"{meaning} C_real / C_shuffled = {self.ratio:.3f} ({low:.3f} to {high:.3f} over "
-            f"{len(self.ratios)} shuffles), threshold {self.threshold:g} (provisional; two-layer nets, "
-            f"squared error)."
+            f"{len(self.ratios)} shuffles), threshold {self.threshold:g} (two-layer nets, squared "
+            f"error, 99 % held out)."
         )
 
 
@@ -289,9 +293,9 @@ def will_it_grok(
         W1: Start of every run.
         lam: As in ``fast_forward``.
         activation: A name in ``ACTIVATIONS``.
-        shuffles: Permutations of the labels. 5: the ratios spread over 1 to 5 % in the eight settings behind the threshold.
-        gradients: Gradients of each run. 200 is where the threshold was read off.
-        threshold: Ratio below which the answer is yes; provisional, see ``WILL_GROK_BELOW``.
+        shuffles: Permutations of the labels. 5: the ratios spread over 1 to 5 % in the twelve settings behind the threshold.
+        gradients: Gradients of each run. 200 is what the threshold was fitted with.
+        threshold: Ratio below which the answer is yes: see ``WILL_GROK_BELOW`` for what it was fitted to.
         seed: Seed of the permutations' own generator.
         watch: Called with how many of the ``shuffles + 1`` runs are done.
 

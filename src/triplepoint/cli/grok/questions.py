@@ -1,90 +1,87 @@
-"""``triplepoint grok``: the geometry of grokking on modular arithmetic, two-layer nets with squared error."""
+"""``triplepoint grok fast-forward | will-it-grok``: answers without the wait."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-SCOPE = "Scope: bias-free two-layer nets with squared error."
-
-app = typer.Typer(
-    help=f"The geometry of grokking (arXiv 2511.01938). {SCOPE}", no_args_is_help=True
+from triplepoint.cli.grok._options import (
+    Fraction,
+    Hidden,
+    Json,
+    Modulus,
+    Noise,
+    Operation,
+    Seed,
+    task_spec,
 )
 
-Modulus = Annotated[int, typer.Option("--p", help="Modulus of the task; odd.")]
-Hidden = Annotated[int, typer.Option(help="Width of the hidden layer.")]
-Fraction = Annotated[float, typer.Option(help="Share of the table that is trained on.")]
-Operation = Annotated[str, typer.Option(help="add, or another operation on pairs.")]
-Seed = Annotated[int, typer.Option(help="Seed of split and initial weights.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
-
-def _problem(operation: str, p: int, fraction: float, hidden: int, seed: int):  # noqa: ANN202
-    from triplepoint.grokking import initial_first_layer, pair_task
-
-    task = pair_task(operation, p=p, fraction=fraction, seed=seed)
-    return task, initial_first_layer(task.X.shape[1], hidden, seed=seed)
-
-
-@app.command("fast-forward", help=f"Reach the generalising network in tens of gradients. {SCOPE}")
 def fast_forward(
-    p: Modulus = 23,
+    p: Modulus = None,
     hidden: Hidden = 256,
     fraction: Fraction = 0.7,
     operation: Operation = "add",
+    label_noise: Noise = 0.0,
     seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Keep network, records and a report here. Default: nothing is kept."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Minimise the complexity of the first layer by L-BFGS; no label of a test sample is looked at."""
-    import time
+    """Reach the generalising network in tens of gradients; no label of a test sample is looked at."""
+    from triplepoint.cli._output import Track, console, print_json
+    from triplepoint.experiments.forwarding import run_fast_forward
+    from triplepoint.experiments.specs import one_thread
+    from triplepoint.report import write_report
 
-    import torch
-
-    from triplepoint.cli._output import print_json
-    from triplepoint.grokking import fast_forward
-
-    torch.set_num_threads(1)
-    task, W1 = _problem(operation, p, fraction, hidden, seed)
-    start = time.process_time()
-    run = fast_forward(*task.train_set, W1, test=task.test_set)
-    found = {
-        "test_accuracy": run.test_accuracy,
-        "gradients": run.gradients,
-        "gradients_to_99": run.gradients_to(0.99),
-        "cpu_s": round(time.process_time() - start, 3),
-        "stopped": run.stopped,
-        "complexity": run.complexity,
-    }
+    one_thread()
+    task = task_spec(operation, p, fraction, label_noise, seed)
+    with Track("fast-forward", 400) as track:
+        found = run_fast_forward(
+            task, hidden=hidden, path=out,
+            watch=lambda at: track.at(at.gradients, f"C = {at.complexity:.1f}"),
+        )  # fmt: skip
+    if out is not None:
+        found["report"] = str(write_report(out))
     if json:
         print_json(found)
         return
     reached = found["gradients_to_99"]
-    typer.echo(
-        f"Test accuracy {run.test_accuracy:.1%} after {run.gradients} gradients ({run.stopped}), {found['cpu_s']} CPU s; "
-        + (f"99 % after {reached}." if reached else "99 % was not reached.")
+    console(to_stderr=False).print(
+        f"Test accuracy {found['test_accuracy']:.1%} after {found['gradients']} gradients ({found['stopped']}), "
+        f"{found['cpu_s']} CPU s; "
+        + (f"99 % after {reached}." if reached else "99 % was not reached."),
+        soft_wrap=True,
     )
 
 
-@app.command("will-it-grok", help=f"Can the task generalise from this much data? {SCOPE}")
 def will_it_grok(
-    p: Modulus = 23,
+    p: Modulus = None,
     hidden: Hidden = 256,
     fraction: Fraction = 0.7,
     operation: Operation = "add",
+    label_noise: Noise = 0.0,
     shuffles: Annotated[int, typer.Option(help="Permutations of the labels.")] = 5,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Compare the complexity that the true labels need with what shuffled ones need; no test data."""
-    import torch
-
-    from triplepoint.cli._output import print_json
+    """Can the task generalise from this much data? Compares the true labels with shuffled ones; no test data."""
+    from triplepoint.cli._output import Track, console, print_json
+    from triplepoint.experiments.specs import first_layer, one_thread
     from triplepoint.grokking import will_it_grok
 
-    torch.set_num_threads(1)
-    task, W1 = _problem(operation, p, fraction, hidden, seed)
-    outlook = will_it_grok(*task.train_set, W1, shuffles=shuffles, seed=seed)
+    one_thread()
+    task = task_spec(operation, p, fraction, label_noise, seed).build()
+    W1 = first_layer(task, hidden, std=None, seed=seed)
+    with Track("will-it-grok", shuffles + 1) as track:
+        outlook = will_it_grok(
+            *task.train_set, W1, shuffles=shuffles, seed=seed,
+            watch=lambda done: track.at(done, f"{done} of {shuffles + 1} label sets"),
+        )  # fmt: skip
     if json:
         print_json(
             {
@@ -96,4 +93,4 @@ def will_it_grok(
             }
         )
         return
-    typer.echo(outlook.words)
+    console(to_stderr=False).print(outlook.words, soft_wrap=True)
