@@ -28,10 +28,11 @@ class Objective:
 
     Args:
         loss_fn: ``(output, batch) -> scalar``, where the above does not fit.
+        unit: Of the loss, for records.
     """
 
-    def __init__(self, loss_fn: LossFn | None = None):
-        self._loss_fn = loss_fn
+    def __init__(self, loss_fn: LossFn | None = None, *, unit: str = "nats/token"):
+        self._loss_fn, self.unit = loss_fn, unit
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Return the mean loss of ``batch``, with its graph."""

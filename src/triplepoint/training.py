@@ -68,7 +68,7 @@ DEFINITIONS: dict[str, dict[str, str]] = {
     },
     "grad_norm": {
         "definition": "norm of the gradient before clipping, mean over the updates since the last record",
-        "unit": "nats",
+        "unit": "nats/token",
         "source": "triplepoint",
     },
     "clip_rate": {
@@ -266,7 +266,7 @@ class Loop:
         for name, losses in {**arrays, "eval_steps": np.array(step)}.items():
             self._history.setdefault(name, []).append(losses)
         means = [
-            self._row(name, float(losses.mean()), step, unit="nats/token", n=len(losses))
+            self._row(name, float(losses.mean()), step, n=len(losses))
             for name, losses in arrays.items()
             if name != "average_steps"
         ]
@@ -321,10 +321,13 @@ class Loop:
         ]
 
     def _row(self, metric: str, value: float, step: int, **more: object) -> Record:
-        more.setdefault("unit", DEFINITIONS[metric]["unit"])
+        unit = DEFINITIONS[metric]["unit"]
+        if metric.endswith(("loss", "loss_ema")) or metric == "grad_norm":
+            unit = self.objective.unit
         return Record(
-            metric=metric, value=value, step=step, arm=self._arm, seed=self.recipe.seed, **more
-        )
+            metric=metric, value=value, unit=unit, step=step, arm=self._arm, seed=self.recipe.seed,
+            **more,
+        )  # fmt: skip
 
     def _record(self, records: list[Record]) -> None:
         if self.main:

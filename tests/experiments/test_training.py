@@ -80,6 +80,14 @@ def test_every_metric_is_defined_and_the_circles_are_kept(tmp_path):
     assert len({(r.arm, r.seed) for r in run.records}) == 1
 
 
+@pytest.mark.parametrize(("loss", "unit"), [("mse", "mse"), ("cross_entropy", "nats")])
+def test_losses_are_recorded_in_the_unit_of_the_run(tmp_path, loss, unit):
+    run = run_training(tmp_path / "run", dataclasses.replace(SMALL, loss=loss, steps=5))
+    units = {r.unit for r in run.records if r.metric in ("train_loss", "val_loss", "grad_norm")}
+    assert units == {unit}
+    assert {run.facts["metrics"][f"{which}_loss"]["unit"] for which in ("train", "val")} == {unit}
+
+
 @pytest.mark.parametrize("operation", ["mul", "s4"])
 def test_the_monitor_is_told_what_the_operation_is(tmp_path, operation):
     spec = dataclasses.replace(

@@ -76,6 +76,7 @@ def test_fourier_shares_of_a_single_circle_are_all_in_its_frequency():
     assert list(shares) == ["k=1", "k=2", "k=3", "k=4", "k=5"]
     assert shares["k=3"] == pytest.approx(1.0)
     assert values(records)["effective_frequencies"] == pytest.approx(1.0)
+    assert torch.equal(monitored(net, TASK).embedding(), net[0].weight.detach().T)
 
 
 def test_zero_losses_are_counted_in_the_dtype_of_the_run():

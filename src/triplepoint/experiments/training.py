@@ -196,5 +196,9 @@ def _facts(
         "outcome": status,
         "phase": None if monitor.phase is None else monitor.phase._asdict(),
         "applies": with_fourier(facts["applies"], spec.task),
-        "metrics": {**LOOP_DEFINITIONS, **facts["metrics"]},
+        "metrics": {
+            **LOOP_DEFINITIONS,
+            **facts["metrics"],
+            "grad_norm": {**LOOP_DEFINITIONS["grad_norm"], "unit": instrument.objective.unit},
+        },
     }

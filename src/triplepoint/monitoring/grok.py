@@ -177,6 +177,11 @@ class GrokMonitor:
         """
         return self._history.times() if self._applies("accuracies and times") else {}
 
+    def embedding(self) -> Tensor | None:
+        """Return a copy of the residues' embedding [p, dim] as it is now, e.g. to draw its circles; None without."""
+        found = self.meter.embedding
+        return None if found is None else found().clone()
+
     def facts(self) -> dict[str, object]:
         """Return what a manifest says of this run: times, what applies, skipped diagnostics, definitions."""
         return {

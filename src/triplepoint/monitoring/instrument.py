@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from triplepoint.errors import PlanError
 from triplepoint.monitoring.grok import GrokMonitor
 from triplepoint.monitoring.networks import outputs_of
-from triplepoint.monitoring.quantities import Loss
+from triplepoint.monitoring.quantities import UNITS, Loss
 from triplepoint.objectives import Objective
 from triplepoint.records import Record
 
@@ -24,8 +24,12 @@ def grok_objective(loss: Loss) -> Objective:
         loss: "mse": targets [n, o] as floats. "cross_entropy": labels [n].
     """
     if loss == "mse":
-        return Objective(lambda output, batch: F.mse_loss(outputs_of(output), batch[1]))
-    return Objective(lambda output, batch: F.cross_entropy(outputs_of(output), batch[1]))
+        return Objective(
+            lambda output, batch: F.mse_loss(outputs_of(output), batch[1]), unit=UNITS[loss]
+        )
+    return Objective(
+        lambda output, batch: F.cross_entropy(outputs_of(output), batch[1]), unit=UNITS[loss]
+    )
 
 
 class GrokInstrument:

@@ -73,7 +73,7 @@ class Meter:
         probe = self.train.X[:PROBED]
         self.head = find_head(model, probe, named=head)
         self.layers = find_two_layers(model, probe, self.head)
-        self._embedding, self.no_embedding = find_embedding(
+        self.embedding, self.no_embedding = find_embedding(
             model, self.train, layers=self.layers, named=embedding
         )
         self._reader: Reader | None = None
@@ -146,8 +146,8 @@ class Meter:
         rows: Rows = []
         if self.layers is not None:
             rows.append(("unit_imbalance", None, unit_imbalance(self.layers.W1, self.layers.W2)))
-        if self._embedding is not None:
-            rows += fourier_rows(self._embedding())
+        if self.embedding is not None:
+            rows += fourier_rows(self.embedding())
         return rows
 
     def _refitted(self, features: Tensor, held: Tensor | None) -> Rows:
