@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from triplepoint.capture import Capture
+from triplepoint.capture import CallCapture, Capture
 
 
 def hooks_of(model):
@@ -99,3 +99,38 @@ def test_an_input_given_by_keyword_is_seen_as_well():
     with Capture({"a": norm}, lambda site, module, x: seen.append(tuple(x.shape))):
         norm(input=torch.zeros(3, 2))
     assert seen == [(3, 2)]
+
+
+# --- calls: inputs and outputs
+
+
+def test_calls_are_shown_as_they_end_with_inputs_and_output(model):
+    x, seen = torch.randn(4, 3), []
+    with CallCapture(
+        dict(model.named_modules()), lambda site, given, y: seen.append((site, given, y))
+    ):
+        out = model(x)
+    assert [site for site, _, _ in seen] == ["0", "1", "2", ""]
+    assert seen[0][1] == (x,)
+    assert seen[1][1][0] is seen[0][2]
+    assert seen[3][2] is out
+    assert hooks_of(model) == 0
+
+
+def test_calls_show_keyword_inputs_after_the_others():
+    class Sum(nn.Module):
+        def forward(self, a, b):
+            return a + b
+
+    total, seen = Sum(), []
+    with CallCapture({"": total}, lambda site, given, y: seen.append((given, y))):
+        total(1, b=2)
+    assert seen == [((1, 2), 3)]
+
+
+def test_no_call_is_shown_while_switched_off(model):
+    seen = []
+    with CallCapture({"0": model[0]}, lambda *_: seen.append(1)) as calls:
+        calls.on = False
+        model(torch.zeros(1, 3))
+    assert seen == []

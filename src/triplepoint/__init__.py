@@ -12,6 +12,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from triplepoint.data import load_corpus as load_corpus
+    from triplepoint.data import load_images as load_images
+    from triplepoint.invariance import CheckReport as CheckReport
+    from triplepoint.invariance import check as check
+    from triplepoint.invariance import check_causality as check_causality
     from triplepoint.monitoring import GrokMonitor as GrokMonitor
     from triplepoint.monitoring import Monitor as Monitor
     from triplepoint.ops import OPS as OPS
@@ -27,13 +31,17 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Arm": "triplepoint.screening",
+    "CheckReport": "triplepoint.invariance",
     "GrokMonitor": "triplepoint.monitoring",
     "Monitor": "triplepoint.monitoring",
     "OPS": "triplepoint.ops",
     "Plan": "triplepoint.screening",
     "SwapReport": "triplepoint.surgery",
     "Verdict": "triplepoint.screening",
+    "check": "triplepoint.invariance",
+    "check_causality": "triplepoint.invariance",
     "load_corpus": "triplepoint.data",
+    "load_images": "triplepoint.data",
     "roles": "triplepoint.surgery",
     "screen": "triplepoint.screening",
     "swap_norms": "triplepoint.surgery",

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 
-class Capture:
+class _Hooks:
+    """Hooks of one kind on several modules, removed by :meth:`close` or on leaving the context."""
+
+    def __init__(self, handles: list[RemovableHandle]):
+        self.on = True
+        self._handles = handles
+
+    def close(self) -> None:
+        """Remove every hook."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def __enter__(self) -> _Hooks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Capture(_Hooks):
     """Show what enters given modules to a function, while switched on.
 
     Nothing is kept: the function sees each input once, detached, inside the forward pass. Use as a context
@@ -30,12 +52,13 @@ class Capture:
     def __init__(
         self, modules: Mapping[str, nn.Module], see: Callable[[str, nn.Module, Tensor], None]
     ):
-        self.on = True
         self._see = see
-        self._handles = [
-            module.register_forward_pre_hook(self._hook(site), with_kwargs=True)
-            for site, module in modules.items()
-        ]
+        super().__init__(
+            [
+                module.register_forward_pre_hook(self._hook(site), with_kwargs=True)
+                for site, module in modules.items()
+            ]
+        )
 
     def _hook(self, site: str) -> Callable[[nn.Module, tuple, dict], None]:
         def hook(module: nn.Module, inputs: tuple, named: dict) -> None:
@@ -45,14 +68,42 @@ class Capture:
 
         return hook
 
-    def close(self) -> None:
-        """Remove every hook."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
 
-    def __enter__(self) -> Capture:
-        return self
+class CallCapture(_Hooks):
+    """Show each call of given modules, what entered and what left, to a function, while switched on.
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    A module's call is shown when it ends: after those of the modules inside it. Nothing is kept or detached.
+
+    Args:
+        modules: Site -> module.
+        see: Called with the site, the inputs (positional ones, then those by keyword) and the output, under
+            ``torch.no_grad``.
+
+    Example:
+        >>> model, seen = nn.Sequential(nn.Tanh()), []
+        >>> with CallCapture({"0": model[0], "": model}, lambda site, inputs, y: seen.append((site, y.item()))):
+        ...     _ = model(torch.zeros(1))
+        >>> seen
+        [('0', 0.0), ('', 0.0)]
+    """
+
+    def __init__(
+        self,
+        modules: Mapping[str, nn.Module],
+        see: Callable[[str, tuple[Any, ...], Any], None],
+    ):
+        self._see = see
+        super().__init__(
+            [
+                module.register_forward_hook(self._hook(site), with_kwargs=True)
+                for site, module in modules.items()
+            ]
+        )
+
+    def _hook(self, site: str) -> Callable[[nn.Module, tuple, dict, Any], None]:
+        def hook(module: nn.Module, inputs: tuple, named: dict, output: Any) -> None:
+            if self.on:
+                with torch.no_grad():
+                    self._see(site, (*inputs, *named.values()), output)
+
+        return hook

@@ -9,6 +9,7 @@ import typer
 
 import triplepoint
 from triplepoint.cli import grok
+from triplepoint.cli.check import check
 from triplepoint.cli.report import report
 from triplepoint.cli.screen import screen
 from triplepoint.cli.train import train
@@ -41,6 +42,7 @@ def _main(
 
 app.command()(screen)
 app.command()(train)
+app.command()(check)
 app.command()(report)
 app.add_typer(grok.app, name="grok")
 

@@ -15,6 +15,7 @@ ROLES = (
 
 _ROLE_OF_NAME = [  # the last part of the path, first match wins
     (r"^(q|k|query|key)_?(layer)?_?norm|qk_?norm", "qk"),
+    (r"^(subln|sub_norm|sub_?layer_?norm|inner_attn_ln)$", "inner"),
     (r"emb", "embed"),
     (r"^(ln_1|ln1|norm_?1|input_layernorm|attention_norm|attn_norm|pre_attn_norm|self_attn_layer_norm)$", "pre_attn"),
     (r"^(ln_2|ln2|norm_?2|post_attention_layernorm|ffn_norm|mlp_norm|pre_mlp_norm)$", "pre_mlp"),

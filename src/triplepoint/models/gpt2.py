@@ -13,7 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from triplepoint.errors import PlanError
+from triplepoint.errors import unknown_name
+from triplepoint.models._shapes import check_length, check_shape, hidden_width
+from triplepoint.models.attention import AttentionShape
+from triplepoint.models.attentions import ATTENTIONS, weights_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,21 +33,30 @@ class GPT2Config:
     context: int = 128
     dropout: float = 0.0
     bias: bool = False
+    attention: str = "sdpa"
+    """One of :data:`~triplepoint.models.ATTENTIONS`; all but ``sdpa`` are without biases in any case."""
 
     def __post_init__(self):
-        for name in ("width", "layers", "heads", "vocab", "context"):
-            if getattr(self, name) < 1:
-                raise PlanError(
-                    f"{name} must be at least 1, got {getattr(self, name)}.\n"
-                    f"Give a positive {name}, or choose a named size."
-                )
-        if self.width % self.heads:
-            raise PlanError(
-                f"{self.heads} heads do not divide the width {self.width}.\n"
-                "Choose a width that is a multiple of the number of heads."
-            )
-        if not 0 <= self.dropout < 1:
-            raise PlanError(f"dropout must lie in [0, 1), got {self.dropout}.\nTry 0.1.")
+        check_shape(self, "width", "layers", "heads", "vocab", "context")
+        if self.attention not in ATTENTIONS:
+            raise unknown_name("attention", self.attention, ATTENTIONS)
+        weights_of(self.attention, self.attention_shape())
+
+    def attention_shape(self, depth: int = 0) -> AttentionShape:
+        """Return what the attention of block ``depth`` is built from."""
+        return AttentionShape(
+            width=self.width,
+            heads=self.heads,
+            kv_heads=self.heads,
+            dropout=self.dropout,
+            depth=depth,
+        )
+
+    @property
+    def ffn_width(self) -> int:
+        """Width inside the MLP: ``4 width``, less where the attention has more weights than ``sdpa``."""
+        taken = weights_of(self.attention, self.attention_shape())
+        return hidden_width(self.width, attention_weights=taken, matrices=2)
 
 
 class Attention(nn.Module):
@@ -70,12 +82,12 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Two linear layers around an exact GELU, four times as wide inside."""
+    """Two linear layers around an exact GELU, four times as wide inside (see ``GPT2Config.ffn_width``)."""
 
     def __init__(self, config: GPT2Config):
         super().__init__()
-        self.c_fc = nn.Linear(config.width, 4 * config.width, bias=config.bias)
-        self.c_proj = nn.Linear(4 * config.width, config.width, bias=config.bias)
+        self.c_fc = nn.Linear(config.width, config.ffn_width, bias=config.bias)
+        self.c_proj = nn.Linear(config.ffn_width, config.width, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Float[Tensor, "batch seq dim"]) -> Float[Tensor, "batch seq dim"]:
@@ -86,10 +98,15 @@ class MLP(nn.Module):
 class Block(nn.Module):
     """Attention and MLP, each behind a norm and beside a residual."""
 
-    def __init__(self, config: GPT2Config):
+    def __init__(self, config: GPT2Config, depth: int):
         super().__init__()
         self.ln_1 = nn.LayerNorm(config.width, bias=config.bias)
-        self.attn = Attention(config)
+        # the plain attention has one fused projection, as GPT-2's checkpoints have
+        self.attn = (
+            Attention(config)
+            if config.attention == "sdpa"
+            else ATTENTIONS[config.attention](config.attention_shape(depth))
+        )
         self.ln_2 = nn.LayerNorm(config.width, bias=config.bias)
         self.mlp = MLP(config)
 
@@ -120,7 +137,7 @@ class GPT2(nn.Module):
         self.wte = nn.Embedding(config.vocab, config.width)
         self.wpe = nn.Embedding(config.context, config.width)
         self.drop = nn.Dropout(config.dropout)
-        self.h = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.h = nn.ModuleList(Block(config, depth) for depth in range(config.layers))
         self.ln_f = nn.LayerNorm(config.width, bias=config.bias)
         self.lm_head = nn.Linear(config.width, config.vocab, bias=False)
         self.lm_head.weight = self.wte.weight
@@ -132,18 +149,14 @@ class GPT2(nn.Module):
                 if name.endswith("bias"):
                     nn.init.zeros_(parameter)
                 continue
-            residual = name.endswith("c_proj.weight")
+            residual = name.endswith(("c_proj.weight", "o_proj.weight"))
             std = 0.02 / math.sqrt(2 * self.config.layers) if residual else 0.02
             nn.init.normal_(parameter, std=std)
 
     def forward(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq vocab"]:
         """Return the logits of each position's next token."""
         seq = tokens.shape[1]
-        if seq > self.config.context:
-            raise PlanError(
-                f"{seq} tokens do not fit the model's context of {self.config.context}.\n"
-                "Give shorter sequences, or build the model with a longer context."
-            )
+        check_length(seq, self.config.context)
         positions = torch.arange(seq, device=tokens.device)
         x = self.drop(self.wte(tokens) + self.wpe(positions))
         for block in self.h:

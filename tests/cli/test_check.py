@@ -1,0 +1,143 @@
+"""Tests of ``triplepoint check``."""
+
+import json
+import shutil
+import sys
+
+import pytest
+import torch
+
+from triplepoint.cli.main import run
+from triplepoint.invariance import LAWS
+from triplepoint.models import SIZES
+from triplepoint.recipes import Recipe
+from triplepoint.sweeps.cells import Cell, DataSpec, run_cell
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Run a command as typed; returns exit status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["triplepoint", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        out = capsys.readouterr()
+        return int(ended.value.code or 0), out.out, out.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def once_trained(tmp_path_factory):
+    """A run folder as ``triplepoint train`` leaves it."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    spec = DataSpec(path=str(folder.parent / "text.txt"), context=16, windows=4)
+    (folder.parent / "text.txt").write_text("".join(f"{i}: {i * i} foxes\n" for i in range(2000)))
+    recipe = Recipe(steps=2, batch=2, warmup=1, eval_steps=(1, 2))
+    run_cell(Cell(path=folder, arm="dyt", op="dyt", size="gpt2-0.1m", data=spec, recipe=recipe))
+    return folder
+
+
+@pytest.fixture
+def trained(once_trained, tmp_path):
+    """A copy of it, to damage."""
+    return shutil.copytree(once_trained, tmp_path / "run")
+
+
+@pytest.mark.parametrize("size", [s for s in SIZES if s.endswith(("-0.1m", "-0.4m"))])
+def test_named_sizes_pass_and_the_table_has_every_law(command, size):
+    code, out, err = command("check", size)
+    assert (code, err) == (0, "")
+    for law in LAWS:
+        assert law in out
+    assert out.splitlines()[-1] == f"{size}: every law that applies holds."
+
+
+def test_json_is_one_document_and_nothing_else(command):
+    code, out, _ = command("check", "llama-0.1m", "--op", "dyt", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert (found["model"], found["ok"]) == ("llama-0.1m", True)
+    assert (found["broken"], found["first_violation"]) == (None, None)
+    assert [law["law"] for law in found["laws"]] == list(LAWS)
+    assert found["laws"][0]["max_change"] == 0
+
+
+def test_a_leak_is_named_with_exit_status_1(command):
+    code, out, err = command("check", "gpt2-0.1m", "--attention", "paper_v1_leaky")
+    assert (code, err) == (1, "")
+    assert "BROKEN" in out
+    assert "first in h.0.attn.subln" in out
+    assert out.splitlines()[-1] == "gpt2-0.1m: a law is broken."
+
+
+def test_a_leak_in_json(command):
+    code, out, _ = command("check", "llama-0.1m", "--attention", "paper_v1_leaky", "--json")
+    found = json.loads(out)
+    assert (code, found["ok"], found["broken"]) == (1, False, "causality")
+    assert found["first_violation"] == "layers.0.self_attn.subln"
+    assert found["max_change"] == found["laws"][0]["max_change"] > 0
+
+
+def test_laws_that_do_not_apply_to_images_are_said_to(command):
+    code, out, _ = command("check", "vit-0.1m", "--json")
+    laws = {law["law"]: law for law in json.loads(out)["laws"]}
+    assert code == 0
+    assert laws["causality"]["ok"] is None
+    assert "are no sequences" in laws["causality"]["note"]
+    assert laws["batch"]["ok"] is True
+
+
+def test_a_run_folder_is_checked_with_its_op_and_its_best_weights(command, trained, monkeypatch):
+    from triplepoint.cli import _checking
+    from triplepoint.weights import load_tensors
+
+    seen = []
+    build = _checking.model_to_check
+    monkeypatch.setattr(
+        _checking, "model_to_check", lambda *a, **k: seen.append(build(*a, **k)) or seen[0]
+    )
+    code, out, err = command("check", trained)
+    assert (code, err) == (0, "")
+    (model,) = seen
+    assert model.config.context == 16
+    best = load_tensors(trained / "checkpoints" / "best" / "model.safetensors")
+    assert set(best) == set(model.state_dict())
+    assert all(torch.equal(best[name], tensor) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["gpt2-0.1n"], ["no size 'gpt2-0.1n'", "Did you mean 'gpt2-0.1m'?"]),
+        (["."], ["is not a run folder"]),
+        (["gpt2-0.1m", "--op", "dty"], ["no op 'dty'", "Did you mean 'dyt'?"]),
+        (["gpt2-0.1m", "--attention", "dif_v1"], ["no attention 'dif_v1'", "Did you mean 'diff_v1'?"]),
+        (["gpt2-0.4m", "--attention", "diff_v1"], ["3 heads are not even in number"]),
+        (["vit-0.1m", "--attention", "gated"], ["vit-0.1m has one attention only.", "Leave out --attention."]),
+        ([], ["MODEL"]),
+    ],
+)  # fmt: skip
+def test_bad_input_ends_with_status_2_and_advice(command, words, parts):
+    code, out, err = command("check", *words)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    said = " ".join(err.split())
+    for part in parts:
+        assert part in said, said
+
+
+def test_a_runs_op_cannot_be_changed(command, trained):
+    code, _, err = command("check", trained, "--op", "derf")
+    assert code == 2
+    assert "is a run, whose op and attention are fixed.\nLeave out --op and --attention" in err
+
+
+def test_damaged_weights_of_a_run_are_refused(command, trained):
+    best = trained / "checkpoints" / "best" / "model.safetensors"
+    best.write_bytes(best.read_bytes()[:100])
+    code, _, err = command("check", trained)
+    assert code == 2
+    assert "cannot be read as safetensors" in err
