@@ -38,6 +38,14 @@ class RunFolderError(TriplepointError, OSError):
     """A run folder that belongs to another run, is in use, or cannot be written."""
 
 
+class FolderInUseError(RunFolderError):
+    """A run folder that another process holds at the moment."""
+
+
+class ExecutorError(TriplepointError, ConnectionError):
+    """Machines or processes that cannot be reached, or that were lost too often."""
+
+
 class CheckpointError(TriplepointError, ValueError):
     """A checkpoint or weight file that cannot be read."""
 

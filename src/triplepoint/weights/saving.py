@@ -1,4 +1,4 @@
-"""Weights on disk: safetensors, tied tensors written once, damaged files named."""
+"""Writing and reading our own weights: safetensors, tied tensors written once, damaged files named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from triplepoint.errors import CheckpointError
 from triplepoint.runs import atomic_path
 
-_TIE = "tie:"
+TIE = "tie:"
+"""Prefix of the metadata keys that name a tied tensor."""
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -28,13 +29,14 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
         if tensor.numel() and key in first:
-            ties[_TIE + name] = first[key]
+            ties[TIE + name] = first[key]
         else:
             first[key] = name
             kept[name] = tensor.detach().contiguous().cpu().clone()
     with atomic_path(path) as beside:
         try:
-            save_file(kept, beside, metadata=ties)
+            # an empty table of ties makes a file without tensors unreadable
+            save_file(kept, beside, metadata=ties or None)
         except SafetensorError as error:
             # safetensors wraps the operating system's error in a type of its own
             raise OSError(str(error)) from error
@@ -57,9 +59,9 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
             "from the checkpoint before."
         ) from error
     return tensors | {
-        name.removeprefix(_TIE): tensors[first]
+        name.removeprefix(TIE): tensors[first]
         for name, first in ties.items()
-        if name.startswith(_TIE)
+        if name.startswith(TIE)
     }
 
 

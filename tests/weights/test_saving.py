@@ -1,13 +1,12 @@
-"""Tests of triplepoint.weights."""
+"""Tests of triplepoint.weights.saving."""
 
 import pytest
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from triplepoint import weights
 from triplepoint.errors import CheckpointError, RunFolderError
-from triplepoint.weights import load_into, load_tensors, save_tensors
+from triplepoint.weights import load_into, load_tensors, save_tensors, saving
 
 
 class Tied(nn.Module):
@@ -130,7 +129,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(tmp_path, monkeypat
 
     path = tmp_path / "model.safetensors"
     save_tensors(path, {"a": torch.ones(2)})
-    monkeypatch.setattr(weights, "save_file", no_space)
+    monkeypatch.setattr(saving, "save_file", no_space)
     problem, remedy = message_of(RunFolderError, save_tensors, path, {"a": torch.zeros(2)})
     assert problem == (
         f"{path} cannot be written: I/O error: No space left on device (os error 28)."
@@ -163,3 +162,8 @@ def test_another_models_weights_are_refused(tmp_path, other, problem):
         f"{tmp_path} does not fit the model: {problem}",
         "It was written by another model; choose another folder with --out.",
     ]
+
+
+def test_no_tensors_at_all_are_read_back_as_none(tmp_path):
+    save_tensors(tmp_path / "empty.safetensors", {})
+    assert load_tensors(tmp_path / "empty.safetensors") == {}
