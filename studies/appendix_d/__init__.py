@@ -1,0 +1,1 @@
+"""How much of a training update does the drift along the zero-loss manifold explain?"""
