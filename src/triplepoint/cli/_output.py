@@ -28,6 +28,13 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
 
 
+def _bar(where: Console, description: str, *texts: str) -> Progress:
+    """Return a bar with these columns, the time spent and the time left."""
+    columns = [TextColumn(description), BarColumn(), *map(TextColumn, texts)]
+    clocks = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
+    return Progress(*columns, *clocks, console=where)
+
+
 class Bars:
     """Progress of several runs of equal length, as one bar each or as plain lines."""
 
@@ -39,11 +46,12 @@ class Bars:
         self._console = console(to_stderr=True)
         self._progress: Progress | None = None
         if self._console.is_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description:<28}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
-                TextColumn("loss {task.fields[loss]:>6}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-                console=self._console,
-            )  # fmt: skip
+            self._progress = _bar(
+                self._console,
+                "{task.description:<28}",
+                "{task.completed}/{task.total}",
+                "loss {task.fields[loss]:>6}",
+            )
             self._tasks = [
                 self._progress.add_task(n, total=steps, loss="", start=False) for n in names
             ]
@@ -99,11 +107,12 @@ class Track:
         self._console = console(to_stderr=True)
         self._progress: Progress | None = None
         if self._console.is_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
-                TextColumn("{task.fields[text]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-                console=self._console,
-            )  # fmt: skip
+            self._progress = _bar(
+                self._console,
+                "{task.description}",
+                "{task.percentage:>3.0f}%",
+                "{task.fields[text]}",
+            )
             self._task = self._progress.add_task(name, total=total, text="")
 
     def at(self, done: float, text: str = "") -> None:
