@@ -131,8 +131,10 @@ class Track:
             self._progress.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self._progress is not None:
+            if kind is None:  # what settles early is done as well
+                self._progress.update(self._task, completed=self._total)
             self._progress.stop()
 
 
