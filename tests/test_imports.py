@@ -19,7 +19,7 @@ LAYERS = [
     {"recipes"},
     {"ops", "metrics", "phases", "published", "weights", "report", "resources"},
     {"families", "models", "data", "checkpoints"},
-    {"surgery", "capture", "grokking", "objectives", "optimisation"},
+    {"surgery", "capture", "grokking", "objectives", "optimisation", "observation"},
     {"training", "measurement", "inspection", "invariance"},
     {"sweeps", "monitoring"},
     {"screening", "maps", "experiments"},

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from triplepoint.measurement import DEFINITIONS, Probe, evaluating, saturation_of, sites_of
+from triplepoint.measurement import DEFINITIONS, Probe
 from triplepoint.metrics import THRESHOLDS
 from triplepoint.models import GPT2, GPT2Config
 from triplepoint.objectives import Objective
+from triplepoint.observation import evaluating, saturation_of, sites_of
 from triplepoint.ops import OPS, DyT
 from triplepoint.surgery import swap_norms
 

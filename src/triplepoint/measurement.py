@@ -7,15 +7,13 @@ twice: the hooks count while the step runs, every ``every`` steps.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from triplepoint.capture import Capture
-from triplepoint.families import find_norms
 from triplepoint.metrics import (
     METRICS,
     SATURATION_DEFINITIONS,
@@ -26,7 +24,7 @@ from triplepoint.metrics import (
 )
 from triplepoint.metrics.saturation import THRESHOLDS
 from triplepoint.objectives import Batch, Objective, length_of, slice_of
-from triplepoint.ops import NormOp
+from triplepoint.observation import evaluating, saturation_of, sites_of
 from triplepoint.records import Record
 
 DEFINITIONS: dict[str, dict[str, str]] = {
@@ -43,9 +41,12 @@ DEFINITIONS: dict[str, dict[str, str]] = {
         for name, text in SATURATION_DEFINITIONS.items()
     },
     **{
-        m.name: {"definition": m.definition, "unit": m.unit, "source": m.source}
-        for m in METRICS.values()
-        if m.name != "saturation"
+        name: {
+            "definition": METRICS[name].definition,
+            "unit": METRICS[name].unit,
+            "source": METRICS[name].source,
+        }
+        for name in ("input_rms", "logit_scale", "prediction_kl")
     },
     "batch_saturation@2": {
         "definition": "saturation@2 counted on the training batches sampled since the last record",
@@ -79,37 +80,6 @@ DEFINITIONS: dict[str, dict[str, str]] = {
     },
 }
 """What each metric is, in what unit and after whom: copied into the manifest of a run."""
-
-
-def sites_of(model: nn.Module) -> dict[str, nn.Module]:
-    """Return path -> module of every op and every recognised norm of ``model``, in module order."""
-    recognised = {site.path for site in find_norms(model) if site.reason is None}
-    return {
-        path: module
-        for path, module in model.named_modules()
-        if path in recognised or isinstance(module, NormOp)
-    }
-
-
-def saturation_of(op: nn.Module, *, dtype: torch.dtype) -> Metric | None:
-    """Return the saturation metric with the edges of ``op``, or None where it squashes nothing."""
-    if getattr(op, "slope_edge", None) is None:
-        return None
-    edges = {f"@{t:g}": t for t in THRESHOLDS}
-    return saturation(edges | {"_slope": op.slope_edge, "_exact": op.exact_edge(dtype)})
-
-
-@contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into eval mode without gradients, and leave modes and random numbers as they were."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng():
-            yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 class Probe:

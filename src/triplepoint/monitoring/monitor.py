@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from triplepoint import measurement, training
 from triplepoint.capture import Capture
 from triplepoint.errors import PlanError, unknown_name
-from triplepoint.measurement import saturation_of, sites_of
 from triplepoint.metrics import METRICS, Metric, State, add_states
+from triplepoint.observation import saturation_of, sites_of
 from triplepoint.ops import NormOp
 from triplepoint.phases import Judgement, diverged_step, judge_arm, judge_grokking
 from triplepoint.records import Record

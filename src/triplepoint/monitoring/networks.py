@@ -17,9 +17,9 @@ from triplepoint.capture import Capture
 from triplepoint.errors import DataError, ModelError
 from triplepoint.grokking.refitting import one_hot
 from triplepoint.grokking.two_layer import ACTIVATIONS, Activation
-from triplepoint.measurement import evaluating
 from triplepoint.monitoring.quantities import Loss
 from triplepoint.objectives import logits_of
+from triplepoint.observation import evaluating
 
 PROBED = 64
 """Samples on which a head or two layers are told by what they compute."""

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from triplepoint.families import find_norms
-from triplepoint.measurement import evaluating
 from triplepoint.monitoring.histories import Clock
 from triplepoint.monitoring.meters import Meter
 from triplepoint.monitoring.networks import Head, LastOutput, Samples, TwoLayers
+from triplepoint.observation import evaluating
 
 
 class Part(NamedTuple):

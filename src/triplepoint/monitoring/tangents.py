@@ -20,10 +20,10 @@ from triplepoint.grokking.kinks import Kinks
 from triplepoint.grokking.linearisation import Linearisation, Stacked, stack
 from triplepoint.grokking.manifold import TangentProjection, project_tangent
 from triplepoint.grokking.retraction import retract
-from triplepoint.measurement import evaluating
 from triplepoint.monitoring.histories import Clock, Stopwatch
 from triplepoint.monitoring.networks import LastOutput, Samples, TwoLayers
 from triplepoint.monitoring.two_layers import Gates, two_layer_linearisation, two_layer_stack
+from triplepoint.observation import evaluating
 
 TOLERANCE = 1e-8
 """Relative residual of the solves: the projections are then right to about 1e-8, far below what is reported."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from triplepoint.errors import CheckpointError
 from triplepoint.weights.checkpoint import Checkpoint, Read, TensorEntry, is_bloated
 from triplepoint.weights.packed import with_packing
-from triplepoint.weights.safetensors_files import list_safetensors
+from triplepoint.weights.safetensors_files import Place, list_safetensors
+from triplepoint.weights.ties import stored_twice
 from triplepoint.weights.torch_files import list_torch, refuse_calls
 
 _INDEXES = ("model.safetensors.index.json", "diffusion_pytorch_model.safetensors.index.json",
@@ -166,12 +167,18 @@ def _beside(path: Path) -> str:
 def _joined(path: Path, files: list[Path], config: Mapping[str, object]) -> Checkpoint:
     entries: dict[str, TensorEntry] = {}
     readers: dict[Path, Read] = {}
+    places: dict[str, Place] = {}
     left_out: tuple[str, ...] = ()
     for file in files:
-        listed, readers[file], beside = _listed(file)
-        left_out += beside
-        for entry in listed:
-            entries.setdefault(entry.name, entry)
+        if _is_torch(file):
+            listed, readers[file], beside = list_torch(file)
+            left_out += beside
+        else:
+            listed, here = list_safetensors(file)
+            readers[file] = lambda name, here=here: here[name].read()
+            places = here | places
+        entries |= {entry.name: entry for entry in listed if entry.name not in entries}
+    entries |= stored_twice(entries, places)
     prefix = _common_prefix(entries)
     stored = {name.removeprefix(prefix): name for name in entries} if prefix else {}
     entries = {name.removeprefix(prefix): _renamed(e, prefix) for name, e in entries.items()}
@@ -179,10 +186,6 @@ def _joined(path: Path, files: list[Path], config: Mapping[str, object]) -> Chec
         path, with_packing(entries), readers,
         stored_names=stored, left_out=left_out, config=config,
     )  # fmt: skip
-
-
-def _listed(file: Path) -> tuple[list[TensorEntry], Read, tuple[str, ...]]:
-    return list_torch(file) if _is_torch(file) else (*list_safetensors(file), ())
 
 
 def _is_torch(file: Path) -> bool:

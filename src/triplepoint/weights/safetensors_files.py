@@ -8,7 +8,6 @@ not mapped: a mapping of a file larger than memory is refused by some systems, a
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 import re
@@ -20,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from triplepoint.errors import CheckpointError
-from triplepoint.weights.checkpoint import Read, TensorEntry, is_bloated
+from triplepoint.weights.checkpoint import TensorEntry, is_bloated
 from triplepoint.weights.saving import TIE
 
 _DTYPES = {
@@ -32,16 +31,12 @@ _DTYPES = {
 }  # fmt: skip
 """Name in the file -> name in torch."""
 
-# A head and the table it is tied to, as models name them: stored twice by some exporters.
-_HEADS = ("lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "output.weight")
-_TABLES = ("wte.weight", "embed_tokens.weight", "embed_in.weight", "word_embeddings.weight",
-           "tok_embeddings.weight", "shared.weight")  # fmt: skip
 _PIECE = 2**22
 """Bytes read at a time: what reading a tensor takes besides the tensor."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class Place:
     """Where a tensor lies in its file."""
 
     path: Path
@@ -65,9 +60,19 @@ class _Place:
                 yield piece
                 left -= len(piece)
 
+    def read(self) -> Tensor:
+        """Read it whole; floats below 32 bits are widened piece by piece, without a second copy."""
+        narrow = self.dtype.is_floating_point and self.dtype.itemsize < 4
+        whole = torch.empty(math.prod(self.shape), dtype=torch.float32 if narrow else self.dtype)
+        done = 0
+        for piece in self.pieces():
+            whole[done : done + len(piece)] = piece
+            done += len(piece)
+        return whole.view(self.shape)
 
-def list_safetensors(path: Path) -> tuple[list[TensorEntry], Read]:
-    """Return the tensors of a file and how to read them; a name that our writer tied to another is one more.
+
+def list_safetensors(path: Path) -> tuple[list[TensorEntry], dict[str, Place]]:
+    """Return the tensors of a file and where they lie; a name that our writer tied to another is one more.
 
     Raises:
         CheckpointError: If the file is cut or damaged.
@@ -78,9 +83,7 @@ def list_safetensors(path: Path) -> tuple[list[TensorEntry], Read]:
     names = sorted(header, key=_with_numbers)
     entries = {name: _entry(path, name, header[name]) for name in names}
     places = {
-        name: _Place(
-            path, e.shape, getattr(torch, e.dtype), start + header[name]["data_offsets"][0]
-        )
+        name: Place(path, e.shape, getattr(torch, e.dtype), start + header[name]["data_offsets"][0])
         for name, e in entries.items()
         if not e.unreadable
     }
@@ -89,9 +92,8 @@ def list_safetensors(path: Path) -> tuple[list[TensorEntry], Read]:
         for name, first in metadata.items()
         if name.startswith(TIE) and first in entries and name.removeprefix(TIE) not in entries
     }
-    entries |= _stored_twice(entries, places)
     entries |= {n: dataclasses.replace(entries[f], name=n, tied_to=f) for n, f in ties.items()}
-    return list(entries.values()), lambda name: _read(places[name])
+    return list(entries.values()), places
 
 
 def _header(path: Path) -> tuple[dict, int]:
@@ -114,47 +116,24 @@ def _header(path: Path) -> tuple[dict, int]:
 
 def _with_numbers(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts digits as numbers."""
-    parts = re.split(r"(\d+)", name)
-    return [(int(p), "") if i % 2 else (0, p) for i, p in enumerate(parts)]
+    parts = re.split(r"0*(\d+)", name)
+    return [(len(p), p) if i % 2 else (0, p) for i, p in enumerate(parts)]
 
 
 def _entry(path: Path, name: str, told: dict) -> TensorEntry:
     start, stop = told["data_offsets"]
-    stored = told["dtype"]
+    stored, shape = told["dtype"], tuple(told["shape"])
+    reason = None
+    if stored not in _DTYPES:
+        reason = f"of dtype {stored}"
+    elif stop - start != math.prod(shape) * getattr(torch, _DTYPES[stored]).itemsize:
+        # the library checked a header in which a name comes once; a reader of JSON keeps the last of two
+        reason = "listed twice with different sizes"
     return TensorEntry(
         name=name,
-        shape=tuple(told["shape"]),
+        shape=shape,
         dtype=_DTYPES.get(stored, stored),
         file=path,
         nbytes=stop - start,
-        unreadable=None if stored in _DTYPES else f"of dtype {stored}",
+        unreadable=reason,
     )
-
-
-def _read(place: _Place) -> Tensor:
-    """Read a tensor as stored; floats below 32 bits are widened piece by piece, without a second copy."""
-    narrow = place.dtype.is_floating_point and place.dtype.itemsize < 4
-    whole = torch.empty(math.prod(place.shape), dtype=torch.float32 if narrow else place.dtype)
-    done = 0
-    for piece in place.pieces():
-        whole[done : done + len(piece)] = piece
-        done += len(piece)
-    return whole.view(place.shape)
-
-
-def _stored_twice(
-    entries: dict[str, TensorEntry], places: dict[str, _Place]
-) -> dict[str, TensorEntry]:
-    """Return the head, tied to its table, where both are stored and equal bit for bit."""
-    heads = [n for n in places if n.endswith(_HEADS)]
-    tables = [n for n in places if n.endswith(_TABLES)]
-    for head, table in itertools.product(heads, tables):
-        one, other = places[head], places[table]
-        alike = (one.shape, one.dtype) == (other.shape, other.dtype) and len(one.shape) == 2
-        if alike and all(map(_equal_bytes, one.pieces(), other.pieces())):
-            return {head: dataclasses.replace(entries[head], tied_to=table)}
-    return {}
-
-
-def _equal_bytes(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
