@@ -23,7 +23,7 @@ ISOLATED = GrokFacts(
     lr=1e-3,
     weight_decay=1.0,
 )
-ADAMW = dataclasses.replace(ISOLATED, optimizer="adamw", task="modular", p=23)
+ADAMW = dataclasses.replace(ISOLATED, optimizer="adamw", task="modular", p=23, fraction=0.7)
 TRANSFORMER = GrokFacts(
     loss="cross_entropy", optimizer="adamw", model="transformer", layers=1, task="modular", p=59,
     fraction=0.5, lr=1e-3, weight_decay=1.0, T_mem=100, V_mem=1000 * math.e,
@@ -57,8 +57,8 @@ def test_a_law_carries_all_that_limits_it_and_claims_nothing_of_an_unknown_run(l
 def test_fast_forward_lag_of_a_run():
     # 1.55 / 1e-3 = 1550 steps of the flow, 400 behind us
     said = asked("fast-forward lag", ADAMW, step=400, t99_iso=1.55)
-    assert said == pytest.approx((400 + 1.865 * 1550, 400 + 3.401 * 1550))
-    assert said[0] < 4100 < said[1]  # where this run did grok: in sample
+    assert said == pytest.approx((400 + 1.40 * 1550, 400 + 4.27 * 1550))
+    assert said[0] < 4100 < said[1]  # where this run did grok
 
 
 def test_norm_separation_of_e_is_one_over_the_rate():
@@ -254,10 +254,9 @@ def test_seven_adamw_runs_gain_little_from_the_lag():
     scored = leave_one_out(SEVEN_RUNS, median_ratio)
     assert scored.law_mape == pytest.approx(0.202, abs=5e-4)
     assert scored.median_mape == pytest.approx(0.241, abs=5e-4)
-    lags = sorted(T / x for x, T in SEVEN_RUNS)
-    published = LAWS["fast-forward lag"].constants
-    assert (lags[0], lags[-1]) == pytest.approx(published["lag, observed"], rel=1e-3)
-    assert lags[3] == pytest.approx(published["lag, median"], rel=1e-3)
+    # runs that the law's own range, from other runs, was not read off
+    low, high = LAWS["fast-forward lag"].constants["lag, observed"]
+    assert all(low < T / x < high for x, T in SEVEN_RUNS)
 
 
 @pytest.mark.parametrize("runs", [[(1.0, 2.0)], [(1.0, 2.0), (1.0, 0.0)]])
