@@ -6,13 +6,18 @@ import subprocess
 import sys
 
 import pytest
-from studies.adamw_addition.curves import Lag, leave_one_out
+from scipy import stats
+from studies.adamw_addition.curves import Lag, forecast_errors
 from studies.manifold_theorems.scaling import exponent
+from studies.published_numbers.answer import main as recompute_published_numbers
+from studies.published_numbers.comparing import compare
+from studies.published_numbers.values import paired_p, paired_t
 from studies.will_it_grok.scoring import Scored, confusion, fit_threshold, rates
 from studies.will_it_grok.settings import FITTING, TESTING
 from studies.will_it_grok.truth import adamw_truth
 
-from triplepoint.grokking import GrokOutlook, parity_task
+from triplepoint.grokking import LAWS, GrokOutlook, parity_task
+from triplepoint.published import PrintedNumber, SeedValues
 
 
 def test_endpoint_reversal_is_rebuilt_from_its_records():
@@ -150,12 +155,16 @@ def test_adamw_addition_is_rebuilt_from_its_records():
         assert refitted is not None
         assert own is None or refitted < own
     assert figures["forecast"]["runs"] >= 10
+    # the law that is shipped says what the study measured
+    shipped = LAWS["fast-forward lag"].constants
+    assert shipped["lag, observed"] == pytest.approx(figures["forecast"]["lag_range"])
+    assert shipped["lag, median"] == pytest.approx(figures["forecast"]["lag_median"])
 
 
 def test_a_forecast_from_the_others_worked_by_hand():
     # lags 2, 2, 4; a slow time per step of 1
     runs = [Lag("a", 1.0, 2.0, 1.0), Lag("b", 2.0, 4.0, 1.0), Lag("c", 1.0, 4.0, 1.0)]
-    errors = leave_one_out(runs)
+    errors = forecast_errors(runs)
     # a: median lag 3 of (2, 4) -> 3 for 2; b: 3 * 2 = 6 for 4; c: 2 for 4
     assert errors["fast_forward"] == pytest.approx([0.5, 0.5, 0.5])
     # a: median of (4, 4); b: 3 of (2, 4); c: 3 of (2, 4)
@@ -163,8 +172,8 @@ def test_a_forecast_from_the_others_worked_by_hand():
     assert errors["median_steps"] == errors["median_slow_time"]
     # another rate: the same slow times, but fewer steps
     faster = [*runs[:2], Lag("c", 1.0, 4.0, 2.0)]
-    assert leave_one_out(faster)["median_slow_time"] == errors["median_slow_time"]
-    assert leave_one_out(faster)["median_steps"] == pytest.approx([0.5, 0.5, 0.5])
+    assert forecast_errors(faster)["median_slow_time"] == errors["median_slow_time"]
+    assert forecast_errors(faster)["median_steps"] == pytest.approx([0.5, 0.5, 0.5])
 
 
 def test_exponent_of_a_power_law_with_one_constant_for_each_start():
@@ -175,3 +184,75 @@ def test_exponent_of_a_power_law_with_one_constant_for_each_start():
     a, low, high = exponent(runs)
     assert a == pytest.approx(1.5 + math.log(1.1) / (6 * math.log(10)), abs=1e-12)
     assert low < a < high
+
+
+def test_manifold_theorems_is_rebuilt_from_its_records():
+    figures = figures_rebuilt("manifold_theorems")
+    for act in ("tanh", "gelu"):
+        found = figures[act]
+        assert abs(found["distance"][0] - 1) < 0.02 and abs(found["drift speed"][0] - 1) < 0.02
+        assert all(abs(a + 1) < 0.06 for a in found["drift time, smallest"])
+        # bounded: over two orders of magnitude of the decay the ratio moves by a fifth at most
+        ratios = found["cos_per_distance"].values()
+        assert max(ratios) < 1.25 * min(ratios)
+    # ReLU is outside the theorem, and shows it
+    relu = figures["relu"]["cos_per_distance"]
+    assert relu["0.0003"] > 20 * relu["0.03"]
+    assert figures["targets"]["random"]["targets"] == 200
+    assert figures["targets"]["random"]["lowest"] > 0.1
+    assert figures["targets"]["zero"]["last"] < 1e-6
+    lag = {arm: run["lag_50"] for arm, run in figures["lag"].items()}
+    assert 1.5 < lag["joint lam 0.3 rate 1"] < lag["joint lam 0.03 rate 1"] < 2.5
+    assert lag["joint lam 0.1 rate 4"] < 1.3
+
+
+def test_published_numbers_are_recomputed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["studies.published_numbers", "--json"])
+    recompute_published_numbers()
+    *rows, found = map(json.loads, capsys.readouterr().out.splitlines())
+    assert found["name"] == "published_numbers"
+    figures = found["figures"]
+    assert figures["recomputed"] == figures["agree"] + figures["differ"] + figures["not_printed"]
+    assert figures["recomputed"] + figures["not_recomputable"] == len(rows)
+    differing = {row["what"] for row in rows if row["status"] == "differs"}
+    # what was known to be wrong is found, and what is known to be right is not accused
+    assert {
+        "S3/1M dyt: mean",
+        "Llama cells: right of 3",
+        "Llama_S1/118M: saturation",
+        "S3/1M sigmoid-lambda: delta, per cent",
+        "S2.5: parameters, millions, as labelled",
+    } <= differing
+    assert not {what for what in differing if "paired t" in what or "two-sided p" in what}
+    sound = "S1/1M dyt: delta, per cent", "leave one scale out: Wilson, low", "12 cells: AUC"
+    assert not differing & set(sound)
+    by = {row["what"]: row["by"] for row in rows}
+    assert by["S3/1M dyt: mean"] == pytest.approx((9.0159 + 9.0934 + 8.9647) / 3 - 8.9913)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("2.0", "agrees"),
+        # 2.0333 is 2.03 and not 2.04; its values may be 0.05 larger, which is one of 2.08
+        ("2.03", "agrees"),
+        ("2.08", "agrees within the rounding of its values"),
+        ("2.09", "differs"),
+    ],
+)
+def test_a_printed_mean_compared_by_hand(text, status):
+    shipped = {
+        "x": SeedValues(
+            name="x", seeds={"1": 1.0, "2": 2.0, "3": 3.1}, decimals=1, unit="1", source=""
+        )
+    }
+    row = PrintedNumber(what="", text=text, where="", quantity="mean", of=("x",))
+    found = compare(row, shipped)
+    assert (found.status, found.reach) == (status, pytest.approx(0.05))
+
+
+def test_the_paired_test_is_scipys():
+    values = {"a": {"1": 1.0, "2": 2.5, "3": 3.0}, "b": {"3": 4.5, "1": 1.5, "2": 2.0}}
+    expected = stats.ttest_rel([1.5, 2.0, 4.5], [1.0, 2.5, 3.0])
+    assert paired_t(values, "a", "b") == pytest.approx(expected.statistic)
+    assert paired_p(values, "a", "b") == pytest.approx(expected.pvalue)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from statistics import mean, median
 
 from studies.adamw_addition.cells import CROSS_ENTROPY, MSE, Run, isolated_name
-from studies.adamw_addition.curves import Curves, Lag, curves_of, leave_one_out
+from studies.adamw_addition.curves import Curves, Lag, curves_of, forecast_errors
 from triplepoint.records import Record
 from triplepoint.statistics import wilson
 
 Rows = dict[str, list[Record]]
 LEVELS = (0.1, 0.5, 0.9, 0.99)
+AT_SEVEN_TENTHS = {run.name for run in MSE if run.fraction == 0.7}
 WITHIN = 0.15
 """How near to the isolated flow's C at 99 % the real one was expected."""
 
@@ -20,8 +21,11 @@ def answer(stored: Rows) -> dict[str, object]:
     return {
         "complexity": _complexity(stored),
         "cross_entropy": _refit_lead(stored, CROSS_ENTROPY, "cross-entropy"),
-        "mse_refit": _refit_lead(stored, MSE, "squared error"),
-        "forecast": _forecast(stored),
+        "mse_refit": _summary(_refit_lead(stored, MSE, "squared error")),
+        "forecast": _forecast(lags(stored), "every fraction"),
+        "forecast_one_fraction": _forecast(
+            [run for run in lags(stored) if run.name in AT_SEVEN_TENTHS], "fraction 0.7 only"
+        ),
     }
 
 
@@ -70,7 +74,9 @@ def _complexity(stored: Rows) -> dict[str, object]:
     }
 
 
-def _refit_lead(stored: Rows, runs: tuple[Run, ...], title: str) -> dict[str, object]:
+def _refit_lead(
+    stored: Rows, runs: tuple[Run, ...], title: str
+) -> dict[str, dict[str, list[int | None]]]:
     """When does the refitted head reach a level, and when the net's own?"""
     print(f"\n{title}: steps to held-out accuracy, own head / refitted head (C there)\n")
     print("| run | " + " | ".join(f"{level:.0%}" for level in LEVELS) + " | own at the end | refitted at the end | zero-loss share at the end |")  # fmt: skip
@@ -92,6 +98,22 @@ def _refit_lead(stored: Rows, runs: tuple[Run, ...], title: str) -> dict[str, ob
         )
         found[run.name] = {f"{x:g}": [own[x], refit[x]] for x in LEVELS}
     return found
+
+
+def _summary(found: dict[str, dict[str, list[int | None]]]) -> dict[str, object]:
+    """In how many runs does the refitted head come first, and by which share of the own head's steps?"""
+    figures = {}
+    print()
+    for level in (f"{x:g}" for x in LEVELS):
+        pairs = [steps[level] for steps in found.values() if None not in steps[level]]
+        if pairs:
+            first = sum(refit < own for own, refit in pairs)
+            lead = median(1 - refit / own for own, refit in pairs)
+            print(
+                f"- at {level}: refitted head first in {first} of {len(pairs)}, median lead {lead:.0%}"
+            )
+            figures[level] = [first, len(pairs), round(lead, 3)]
+    return figures
 
 
 def lags(stored: Rows) -> list[Lag]:
@@ -120,13 +142,12 @@ def lags(stored: Rows) -> list[Lag]:
     return found
 
 
-def _forecast(stored: Rows) -> dict[str, object]:
+def _forecast(runs: list[Lag], title: str) -> dict[str, object]:
     """Leave-one-out errors of the fast-forward law against always saying the median."""
-    runs = lags(stored)
     if len(runs) < 2:
         return {}
-    errors = leave_one_out(runs)
-    print("\nForecast of the steps from memorisation to 99 % held out, each run from the others\n")
+    errors = forecast_errors(runs)
+    print(f"\nSteps from memorisation to 99 % held out, each run from the others: {title}\n")
     print("| run | isolated slow time | real slow time | lag | error: fast-forward law | median slow time | median steps |")  # fmt: skip
     print("|" + "---|" * 7)
     for i, run in enumerate(runs):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from statistics import median
 
+from triplepoint.grokking.forecast import leave_one_out, median_ratio
 from triplepoint.phases import crossing_step
 from triplepoint.records import Record
 
@@ -66,8 +66,10 @@ class Lag:
         return self.real_t / self.isolated_t
 
 
-def leave_one_out(runs: Sequence[Lag]) -> dict[str, list[float]]:
+def forecast_errors(runs: Sequence[Lag]) -> dict[str, tuple[float, ...]]:
     """Absolute relative errors of the remaining steps, each run forecast from the others.
+
+    A share of the slow time is the same share of the steps, so the laws are scored side by side.
 
     Returns:
         Per law: ``fast_forward`` (median lag of the others), ``median_slow_time`` (always their median
@@ -75,20 +77,15 @@ def leave_one_out(runs: Sequence[Lag]) -> dict[str, list[float]]:
 
     Example:
         >>> runs = [Lag(str(t), t, 2 * t, 0.1) for t in (1.0, 2.0, 3.0)]  # a lag of exactly 2
-        >>> leave_one_out(runs)["fast_forward"], leave_one_out(runs)["median_slow_time"][1]
-        ([0.0, 0.0, 0.0], 0.0)
+        >>> forecast_errors(runs)["fast_forward"]
+        (0.0, 0.0, 0.0)
     """
-    errors: dict[str, list[float]] = {
-        "fast_forward": [], "median_slow_time": [], "median_steps": []
-    }  # fmt: skip
-    for i, run in enumerate(runs):
-        others = [other for j, other in enumerate(runs) if j != i]
-        steps = run.real_t / run.slow_time_per_step
-        forecasts = {
-            "fast_forward": median(o.lag for o in others) * run.isolated_t / run.slow_time_per_step,
-            "median_slow_time": median(o.real_t for o in others) / run.slow_time_per_step,
-            "median_steps": median(o.real_t / o.slow_time_per_step for o in others),
-        }
-        for law, forecast in forecasts.items():
-            errors[law].append(abs(forecast / steps - 1))
-    return errors
+    in_slow_time = leave_one_out([(run.isolated_t, run.real_t) for run in runs], median_ratio)
+    in_steps = leave_one_out(
+        [(run.isolated_t, run.real_t / run.slow_time_per_step) for run in runs], median_ratio
+    )
+    return {
+        "fast_forward": in_slow_time.law_errors,
+        "median_slow_time": in_slow_time.median_errors,
+        "median_steps": in_steps.median_errors,
+    }

@@ -116,7 +116,7 @@ def _explanations(stored: Rows) -> None:
         if (name := f"longer_{setting.name}") in stored
     ]
     if longer:
-        print("\nAfterwards: the runs that were near it, with three times the steps\n")
+        print("\nAfterwards: the runs that were near it, with twice the steps\n")
         print("| setting | grokked at | held-out end (best) of n |\n|---|---|---|")
     for setting, rows in longer:
         held_out = [r for r in rows if r.metric == "val_accuracy"]

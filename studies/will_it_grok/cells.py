@@ -20,7 +20,7 @@ from triplepoint.grokking import (
 from triplepoint.records import Record
 
 SHUFFLES = 5
-LONG = 60_000
+LONG = 40_000
 """Steps of the runs that only explain."""
 FORWARDS = {23: 256, 37: 512}
 """p -> h of the fast-forwards; fraction 0.7, 5 seeds each."""
