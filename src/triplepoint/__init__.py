@@ -13,9 +13,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from triplepoint.data import load_corpus as load_corpus
     from triplepoint.data import load_images as load_images
+    from triplepoint.inspection import inspect_checkpoint as inspect_checkpoint
     from triplepoint.invariance import CheckReport as CheckReport
     from triplepoint.invariance import check as check
     from triplepoint.invariance import check_causality as check_causality
+    from triplepoint.metrics import effective_rank as effective_rank
+    from triplepoint.metrics import fit_power_law as fit_power_law
+    from triplepoint.metrics import stable_rank as stable_rank
     from triplepoint.monitoring import GrokMonitor as GrokMonitor
     from triplepoint.monitoring import Monitor as Monitor
     from triplepoint.ops import OPS as OPS
@@ -40,10 +44,14 @@ _PUBLIC = {
     "Verdict": "triplepoint.screening",
     "check": "triplepoint.invariance",
     "check_causality": "triplepoint.invariance",
+    "effective_rank": "triplepoint.metrics",
+    "fit_power_law": "triplepoint.metrics",
+    "inspect_checkpoint": "triplepoint.inspection",
     "load_corpus": "triplepoint.data",
     "load_images": "triplepoint.data",
     "roles": "triplepoint.surgery",
     "screen": "triplepoint.screening",
+    "stable_rank": "triplepoint.metrics",
     "swap_norms": "triplepoint.surgery",
     "unswap_norms": "triplepoint.surgery",
     "write_report": "triplepoint.report",
