@@ -86,9 +86,18 @@ def test_rows_that_are_not_finite_are_left_out_and_counted():
     torch.testing.assert_close(found.evals, kept.evals)
 
 
-def test_a_row_of_huge_finite_numbers_is_no_bad_row():
-    w = torch.full((4, 3), 3e38)
-    assert spectrum_of(w).bad_rows == 0
+def test_huge_finite_numbers_are_no_bad_rows():
+    found = spectrum_of(torch.full((4, 3), 3e38))
+    assert found.bad_rows == 0
+    assert found.evals.tolist() == pytest.approx([0, 0, 12 * 9e76], rel=1e-5, abs=1e65)
+
+
+def test_every_route_says_the_same_of_bad_rows_and_zeros():
+    w = torch.tensor([[3.0, 0.0], [math.inf, 1.0], [0.0, 4.0]])
+    for route in ("gram-float32", "gram-float64", "svd-float64"):
+        found = spectrum_of(w, route=route)
+        assert (found.evals.tolist(), found.bad_rows) == (pytest.approx([9, 16]), 1)
+        assert spectrum_of(torch.zeros(3, 2), route=route).evals.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("w", [torch.zeros(0, 4), torch.zeros(4, 0), torch.full((3, 3), math.nan)])

@@ -76,32 +76,18 @@ def spectrum_of(w: Tensor, *, route: Route | None = None) -> Spectrum:
         )
     w = w.detach()
     w = w if w.dtype in (torch.float32, torch.float64) else w.float()
-    if not w.numel():
-        return _empty(w, bad_rows=0, route=route)
-    first = route or ("gram-float64" if w.dtype == torch.float64 else "gram-float32")
+    used = route or ("gram-float64" if w.dtype == torch.float64 else "gram-float32")
     # whether every row is finite and no square overflows shows in the Gram matrix, without another pass over w
-    found = _of_route(w, first)
-    scale, bad = 1.0, 0
+    found, scale, bad = _of_route(w, used), 1.0, 0
     if found is None:
-        finite = w.isfinite().all(dim=1)
-        bad = len(w) - int(finite.sum())
-        w = w[finite]
-        if not w.numel():
-            return _empty(w, bad_rows=bad, route=first)
-        scale = 2.0 ** math.frexp(float(torch.linalg.vector_norm(w, ord=math.inf)))[1]
-        w = w / scale
-        found = _of_route(w, first)
-    if found is None:  # all zeros
-        zeros = torch.zeros(min(w.shape), dtype=torch.float64)
-        found = zeros, zeros == 0
-    used, (evals, lost) = first, found
-    if route is None and int(lost.sum()) > _UNRESOLVED_SHARE * len(evals) and float(evals[-1]):
+        w, scale, bad = _tamed(w)
+        found = _of_route(w, used) or _all_zero(min(w.shape))
+    if route is None and _many(found[1]) and float(found[0][-1]):
         used = "svd-float64" if w.dtype == torch.float64 else "gram-float64"
-        evals, lost = _of_route(w, used)
-    if used != "gram-float32":
-        evals = evals.masked_fill(lost, 0.0)
+        found = _of_route(w, used)
+    evals, lost = found
     return Spectrum(
-        evals=evals * scale**2,
+        evals=(evals if used == "gram-float32" else evals.masked_fill(lost, 0.0)) * scale**2,
         rows=len(w),
         columns=w.shape[1],
         bad_rows=bad,
@@ -110,19 +96,29 @@ def spectrum_of(w: Tensor, *, route: Route | None = None) -> Spectrum:
     )
 
 
-def _empty(w: Tensor, *, bad_rows: int, route: Route | None) -> Spectrum:
-    return Spectrum(
-        evals=torch.zeros(0, dtype=torch.float64),
-        rows=len(w),
-        columns=w.shape[1],
-        bad_rows=bad_rows,
-        route=route or "gram-float32",
-        unresolved=0,
-    )
+def _tamed(w: Tensor) -> tuple[Tensor, float, int]:
+    """Return the finite rows over a power of two that makes their largest entry about 1, that power, the rows lost."""
+    finite = w.isfinite().all(dim=1)
+    kept = w[finite]
+    largest = float(torch.linalg.vector_norm(kept, ord=math.inf)) if kept.numel() else 1.0
+    # 2^126 is the largest such power of which float32 has the inverse too
+    scale = 2.0 ** min(max(math.frexp(largest)[1], -126), 126)
+    return kept / scale, scale, len(w) - len(kept)
+
+
+def _all_zero(k: int) -> tuple[Tensor, Tensor]:
+    zeros = torch.zeros(k, dtype=torch.float64)
+    return zeros, zeros == 0
+
+
+def _many(lost: Tensor) -> bool:
+    return int(lost.sum()) > _UNRESOLVED_SHARE * len(lost)
 
 
 def _of_route(w: Tensor, route: Route) -> tuple[Tensor, Tensor] | None:
     """Return the eigenvalues and which are below the rounding error; None where squares are out of range."""
+    if not w.numel():
+        return None
     if route == "svd-float64":
         if not w.isfinite().all() or not w.any():
             return None
