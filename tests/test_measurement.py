@@ -440,3 +440,16 @@ def test_every_definition_says_what_in_which_unit_and_after_whom():
         assert set(entry) == {"definition", "unit", "source"}, name
         assert all(entry.values()), name
     assert DEFINITIONS["saturation@2.5"]["definition"].count("|z| > 2.5") == 1
+
+
+def test_windows_are_brought_to_where_the_model_is():
+    class Sees:
+        def per_window(self, model, batch, see_logits=None):
+            devices.append(batch.device.type)
+            return torch.zeros(len(batch))
+
+    devices = []
+    model = nn.Linear(2, 2, device="meta")
+    probe = Probe(model, Sees(), {"val": torch.zeros(3, 2), "train": torch.zeros(3, 2)}, arm="a")
+    probe.losses()
+    assert set(devices) == {"meta"}

@@ -23,7 +23,7 @@ from triplepoint.metrics import (
     saturation,
 )
 from triplepoint.metrics.saturation import THRESHOLDS
-from triplepoint.objectives import Batch, Objective, length_of, slice_of
+from triplepoint.objectives import Batch, Objective, length_of, slice_of, to_device
 from triplepoint.observation import evaluating, saturation_of, sites_of
 from triplepoint.records import Record
 
@@ -216,9 +216,11 @@ class Probe:
         self, name: str, see_logits: Callable[[Tensor], None] | None = None
     ) -> np.ndarray:
         windows = self._windows[name]
+        device = next(self._model.parameters()).device
         losses = []
         for start in range(0, length_of(windows), self._rows):
-            batch = slice_of(windows, start, start + self._rows)
+            # windows wait on the CPU, where there is room for them
+            batch = to_device(slice_of(windows, start, start + self._rows), device)
             losses.append(self._objective.per_window(self._model, batch, see_logits).float().cpu())
         return torch.cat(losses).numpy()
 

@@ -394,13 +394,17 @@ class Loop:
         self._recent = list(snapshot.counts["recent"])
         self._times = [tuple(t) for t in snapshot.counts["times"]]
         self._records_size = snapshot.counts["records"]
-        self._norms = list(snapshot.rest["norms"].unbind()) if "norms" in snapshot.rest else []
+        device = self._accelerator.device
+        norms = snapshot.rest.get("norms")
+        self._norms = [] if norms is None else list(norms.to(device).unbind())
         self._history = {name: list(rows) for name, rows in snapshot.history.items()}
         if self._average is not None:
             for name, value in zip(self._average.names, self._average.values, strict=True):
                 value.copy_(snapshot.rest[f"average|{name}"])
         probe = {
-            k.removeprefix("probe|"): v for k, v in snapshot.rest.items() if k.startswith("probe|")
+            k.removeprefix("probe|"): v.to(device)
+            for k, v in snapshot.rest.items()
+            if k.startswith("probe|")
         }
         self.instrument.load_state(probe)
         if self.main:
