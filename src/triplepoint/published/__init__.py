@@ -5,6 +5,10 @@ Facts are package data; what a rule is worth is computed from them each time, ne
 
 from triplepoint.published._cells import Cell as Cell
 from triplepoint.published._cells import load_cells as load_cells
+from triplepoint.published._numbers import PrintedNumber as PrintedNumber
+from triplepoint.published._numbers import SeedValues as SeedValues
+from triplepoint.published._numbers import load_printed as load_printed
+from triplepoint.published._numbers import load_values as load_values
 from triplepoint.published.rules import Facts as Facts
 from triplepoint.published.rules import Rule as Rule
 from triplepoint.published.rules import RuleRecord as RuleRecord
