@@ -23,7 +23,7 @@ DURATION = 2.0
 """Slow time: of what only decay holds back, exp(-2) is left."""
 LOOKS = 25
 ETA = 1.5e-2
-"""Step in flow time; descent would be unstable from 1/sigma_max^2 on, 0.021 to 0.029 at these starts."""
+"""Step in flow time; descent would be unstable from 1/sigma_max^2 on, 0.021 to 0.029 at the first four starts."""
 
 
 def along_training(
