@@ -115,3 +115,13 @@ def test_bad_input_ends_with_status_2_and_advice(command, words, part):
     assert part in err
     assert len(err.splitlines()) >= 2
     assert "Traceback" not in err
+
+
+def test_a_run_that_diverges_says_so(command, tmp_path):
+    words = ("train", "--p", 7, "--hidden", 8, "--steps", 20, "--lr", 1e30, "--out", tmp_path / "r")
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "diverged, the loss is not finite at step 2" in out
+    document = json.loads(command(*words, "--json")[1])
+    assert document["outcome"] == "diverged"
+    assert document["test_accuracy"] is None

@@ -88,6 +88,34 @@ def test_the_ablations_see_what_the_outputs_compute_with(tmp_path):
     assert found["restricted_loss"] < 0.5
 
 
+@pytest.mark.parametrize(
+    ("hidden", "spec"),
+    [
+        (4, GIVEN),
+        (24, TrainingSpec(task=TASK, hidden=24, loss="cross_entropy")),
+    ],
+    ids=["fewer units than samples", "cross-entropy"],
+)
+def test_what_lies_ahead_is_left_out_with_its_reason(tmp_path, hidden, spec):
+    layers = {"a": torch.randn(hidden, 7).double(), "b": torch.randn(7, hidden).double()}
+    save_file(layers, tmp_path / "net.safetensors")
+    _, found = found_in(tmp_path / "net.safetensors", tmp_path / "out", given=spec)
+    (part,) = (p for p in found["applies"] if p["part"] == "what lies ahead")
+    assert found["will_it_grok"] is None
+    assert found["forecast"] is None
+    assert not part["applies"]
+    assert ("4 hidden units" if hidden == 4 else "squared error") in part["reason"]
+
+
+def test_whether_the_task_can_generalise_does_not_depend_on_the_net(tmp_path):
+    layers = memorised()
+    save_file(layers, tmp_path / "one.safetensors")
+    run_fast_forward(TASK, hidden=24, path=tmp_path / "two")
+    _, start = found_in(tmp_path / "one.safetensors", tmp_path / "out-one")
+    _, end = found_in(tmp_path / "two", tmp_path / "out-two", given=None)
+    assert start["will_it_grok"] == end["will_it_grok"]
+
+
 def damaged(layers, what):
     if what == "one matrix":
         return {"0.weight": layers["0.weight"]}
@@ -124,6 +152,7 @@ def test_a_checkpoint_without_its_task_is_refused(tmp_path):
 def test_a_missing_or_damaged_file_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "net.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError) as caught:
-        subject_of(tmp_path / "net.safetensors", GIVEN)
+    for given in (GIVEN, None) if content is None else (GIVEN,):
+        with pytest.raises(CheckpointError) as caught:
+            subject_of(tmp_path / "net.safetensors", given)
     assert len(str(caught.value).splitlines()) >= 2

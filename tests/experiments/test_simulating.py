@@ -115,3 +115,14 @@ def test_bad_input_is_refused_with_advice(tmp_path, change, error, part):
     with pytest.raises(error, match=part) as caught:
         run_simulation(tmp_path / "run", dataclasses.replace(SMALL, **change))
     assert len(str(caught.value).splitlines()) >= 2
+
+
+@pytest.mark.parametrize("name", ["lam", "duration", "eta", "cap", "tolerance", "std"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_are_refused_before_there_is_a_folder(tmp_path, name, value):
+    spec = dataclasses.replace(SMALL, **{name: value})
+    with pytest.raises(
+        PlanError, match=f"{name} must be finite, got {value}.\nTry another --{name}"
+    ):
+        run_simulation(tmp_path / "run", spec)
+    assert not (tmp_path / "run").exists()

@@ -36,6 +36,15 @@ def test_no_rows_where_multiplication_is_no_group():
     ("call", "error", "part"),
     [
         (lambda: TaskSpec.of("ad", None).build(), UnknownNameError, "'ad'"),
+        (lambda: TaskSpec.of("foo", None), UnknownNameError, "Known: add, .*, parity"),
+        (lambda: TaskSpec.of("parity", 7), PlanError, "takes no p, got p=7.\nTry without p"),
+        (
+            lambda: TaskSpec.of("add", 10**21 + 1).build(),
+            PlanError,
+            "at most 1000, got p=10+1:.*\nTry p=97",
+        ),
+        (lambda: TaskSpec(seed=10**30).build(), PlanError, "below 2.62, got 10+.\nTry seed=0"),
+        (lambda: TaskSpec(seed=-1).build(), PlanError, "at least 0 .*, got -1"),
         (lambda: TaskSpec.of("s4", 23).build(), PlanError, "takes no p"),
         (lambda: as_numbers("0.1;0.2", "--lam"), PlanError, "--lam takes numbers"),
         (lambda: as_numbers("", "--lam"), PlanError, "--lam takes numbers"),

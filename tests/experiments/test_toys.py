@@ -59,11 +59,14 @@ def test_a_finished_toy_is_read_not_run_again(tmp_path):
         ({"lams": ()}, PlanError, "got none"),
         ({"lams": (0.0,)}, PlanError, "without the norm nothing drifts"),
         ({"lams": (0.1, 0.1)}, PlanError, "different weights"),
-        ({"lams": (float("nan"),)}, PlanError, "above 0"),
-        ({"steps": 0}, PlanError, "at least one step"),
+        ({"lams": (float("nan"),)}, PlanError, "at least 1e-12, got nan"),
+        ({"lams": (1e-320,)}, PlanError, "at least 1e-12, got 1e-320"),
+        ({"steps": 0}, PlanError, "1 to 1,000,000 steps, got 0"),
+        ({"steps": 10**8}, PlanError, "got 100,000,000.\nTry --steps 2000"),
         ({"name": "parabola", "start": (1.0,)}, PlanError, "has two parameters"),
         ({"eta": 10.0}, MetricInputError, "Try a smaller eta"),
-        ({"start": (float("inf"), 0.0)}, MetricInputError, "finite"),
+        ({"start": (float("inf"), 0.0)}, PlanError, "at most 1e\\+06 in size, got inf"),
+        ({"start": (1e200, 0.0)}, PlanError, "got 1e\\+200, 0.0.\nTry --start=-1,1"),
     ],
 )
 def test_bad_input_is_refused_with_advice(tmp_path, how, error, part):

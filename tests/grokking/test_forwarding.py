@@ -178,6 +178,24 @@ def test_zero_targets_and_a_broken_start_are_refused():
         fast_forward(X, Y, W1 * math.inf)
 
 
+@pytest.mark.parametrize("how", ["few hidden units", "equal inputs", "a large lam"])
+def test_a_start_that_no_second_layer_fits_is_refused(how):
+    # without the refusal C falls without end there: to 2e-9 for one hidden unit
+    task, W = addition(7, 1 if how == "few hidden units" else 32)
+    X, Y = task.train_set
+    if how == "equal inputs":
+        X, Y = torch.cat([X, X]), torch.cat([Y, Y.roll(1, dims=1)])
+    lam = 100.0 if how == "a large lam" else 1e-6
+    with pytest.raises(DataError, match="misses .*% of their squared norm.*\nTry .* hidden units"):
+        fast_forward(X, Y, W, lam=lam)
+
+
+def test_a_first_layer_that_overflows_is_told_from_equal_inputs():
+    task, W = addition(7, 32)
+    with pytest.raises(DataError, match="overflows torch.float64.*\nTry a first layer of smaller"):
+        fast_forward(*task.train_set, 1e200 * W)
+
+
 # will it grok?
 
 

@@ -341,3 +341,37 @@ def test_messages_say_what_to_try():
     wide = nn.Sequential(nn.Linear(11, 11), nn.Linear(11, 7), nn.Linear(7, 11))
     with pytest.raises(ModelError, match=r"'2' has shape \[7, 11\], with no row for each of 11"):
         GrokMonitor(wide, train=(X, Y), embedding="2")
+
+
+def test_one_step_looked_at_again_is_no_confirmation_and_a_run_may_be_set_back():
+    task = pair_task("add", p=5)
+    monitor = monitored(two_layers(5, 8), task, every=1)
+    history = monitor._history
+    for step in (1, 1, 1):
+        history.add(step, 1.0, 0.0, slow=None, seconds=0.0)
+    assert history.crossings()["T_mem"].step is None
+    assert history.add(2, 1.0, 0.0, slow=None, seconds=0.0) == {}
+    assert history.add(3, 1.0, 0.0, slow=None, seconds=0.0) == {"T_mem": 1}
+    history.add(1, 0.0, 0.0, slow=None, seconds=0.0)
+    assert history.crossings()["T_mem"] == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "part"),
+    [
+        (
+            lambda X, Y: (X.tolist(), Y),
+            DataError,
+            "must be tensors, got list.*\nTry torch.as_tensor",
+        ),
+        (lambda X, Y: (X, Y.numpy()), DataError, "got Tensor and ndarray"),
+        (lambda X, Y: (X * math.nan, Y), DataError, "35 of 35 numbers in the inputs .*\nDrop"),
+        (lambda X, Y: (X, Y / 0), DataError, "in the targets are inf or nan"),
+    ],
+)
+def test_samples_that_are_no_finite_tensors_are_refused(change, error, part):
+    X, Y = torch.ones(7, 5), torch.eye(5)[[0, 1, 2, 3, 4, 0, 1]]
+    with pytest.raises(error, match=part):
+        GrokMonitor(two_layers(5, 8), train=change(X, Y))
+    with pytest.raises(ModelError, match="Identity has no parameters.*\nGive the module"):
+        GrokMonitor(nn.Identity(), train=(X, Y))

@@ -1,5 +1,6 @@
 """Tests of triplepoint.monitoring.Monitor."""
 
+import copy
 import math
 
 import pytest
@@ -184,3 +185,14 @@ def test_messages_say_what_to_try(model):
         Monitor(model, metrics=("saturatoin",))
     with pytest.raises(PlanError, match=r"every is 0\.\nGive a number of steps, at least 1"):
         Monitor(model, every=0)
+
+
+def test_a_copy_of_the_model_is_not_counted():
+    model = nn.Sequential(DyT(2, alpha=1.0), nn.Linear(2, 1))
+    with Monitor(model, metrics=("input_rms",)) as monitor:
+        averaged = copy.deepcopy(model)
+        model(torch.tensor([[3.0, 4.0]]))
+        averaged(torch.full((8, 2), 100.0))
+        monitor.observe(1)
+    (record,) = monitor.collect()
+    assert record.value == pytest.approx(12.5**0.5)

@@ -209,3 +209,17 @@ def test_messages_say_what_to_try():
         monitored(net, TASK, diagnose_every=100, window=9)
     with pytest.raises(PlanError, match=r"budget is 0\.\nGive a share of the time above 0"):
         monitored(net, TASK, diagnose_every=1000, budget=0)
+
+
+def test_with_a_frozen_layer_the_manifold_is_that_of_the_other():
+    task, net = pair_task("add", p=5), two_layers(5, 32, act=nn.Tanh)
+    net[2].weight.requires_grad_(False)
+    monitor = monitored(net, task, diagnose_every=10, window=10)
+    for step in range(11):
+        monitor.observe(step)
+    X, theta = task.train_set[0].float(), net[0].weight.detach()
+    J = torch.func.jacrev(lambda W: torch.tanh(X @ W.T) @ net[2].weight.T)(theta).reshape(-1, 160)
+    J, theta = J.double(), theta.double().reshape(-1)
+    tangent = theta - torch.linalg.pinv(J) @ (J @ theta)
+    (tau,) = series(monitor.collect(), "tau")[1]
+    assert tau == pytest.approx(float(tangent.square().sum() / theta.square().sum()), rel=1e-4)

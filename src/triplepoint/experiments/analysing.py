@@ -9,8 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from triplepoint.errors import DataError
 from triplepoint.experiments.embeddings import EMBEDDING_DEFINITIONS, EmbeddingWatch, with_fourier
 from triplepoint.experiments.folders import GrokRun, load_run, open_run
+from triplepoint.experiments.specs import first_layer
 from triplepoint.experiments.subjects import Subject
 from triplepoint.experiments.training import TWO_LAYER, embedding_table
 from triplepoint.grokking import (
@@ -30,7 +32,7 @@ from triplepoint.grokking.forecast import forecast_grokking
 from triplepoint.grokking.laws import GrokFacts
 from triplepoint.grokking.linearisation import stack
 from triplepoint.grokking.representation import frequency_power
-from triplepoint.monitoring import GrokMonitor, definitions
+from triplepoint.monitoring import GrokMonitor, Part, definitions
 from triplepoint.records import Record
 
 SCOPE = "One checkpoint. What lies ahead of it is computed for bias-free two-layer nets with squared error only."
@@ -92,15 +94,16 @@ def analyse(
             run.folder.rewind(0)
             run.folder.append(records)
             facts = monitor.facts()
+            ahead, whether = _ahead_if_any(subject, shuffles, records)
             run.finish(
                 {
                     "scope": SCOPE,
                     "task": subject.task.name,
                     "model": {"name": subject.spec.model},
                     "samples": _sizes(subject),
-                    "applies": with_fourier(facts["applies"], subject.spec.task),
+                    "applies": [*_measured_here(facts["applies"], subject), whether._asdict()],
                     "times": subject.times,
-                    "ahead": _ahead(subject, shuffles, records),
+                    "ahead": ahead,
                     "metrics": {**facts["metrics"], **DEFINITIONS},
                 },
                 circles.arrays(),
@@ -183,13 +186,35 @@ def _ordered(one: Tensor) -> Tensor:
     return torch.cat([one[:, None].expand(p, p, p), one[None].expand(p, p, p)], dim=-1)
 
 
-def _ahead(subject: Subject, shuffles: int, records: list[Record]) -> dict[str, object] | None:
-    """What lies ahead of a two-layer net: the end, whether it generalises, and when."""
+def _measured_here(parts: list[dict], subject: Subject) -> list[dict]:
+    """What applies to one checkpoint: of a deeper net the manifold is not looked at."""
+    parts = with_fourier(parts, subject.spec.task)
+    if subject.spec.model == TWO_LAYER or subject.spec.loss != "mse":
+        return parts
+    part = Part("zero-loss manifold", False, "of a deeper net grok train measures it on the way")
+    return [*(p for p in parts if p["part"] != part.part), part._asdict()]
+
+
+def _ahead_if_any(
+    subject: Subject, shuffles: int, records: list[Record]
+) -> tuple[dict[str, object] | None, Part]:
+    """What lies ahead, or None; and whether it applies, with the reason."""
+    part = "what lies ahead"
     if subject.W1 is None or subject.spec.loss != "mse":
-        return None
+        return None, Part(part, False, "it is about bias-free two-layer nets with squared error")
+    try:
+        return _ahead(subject, shuffles, records), Part(part, True, "two bias-free layers and squared error")  # fmt: skip
+    except DataError as error:  # the layer is too narrow, or has collapsed
+        return None, Part(part, False, str(error).splitlines()[0].removesuffix("."))
+
+
+def _ahead(subject: Subject, shuffles: int, records: list[Record]) -> dict[str, object]:
+    """What lies ahead of a two-layer net: the end, whether it generalises, and when."""
     (X, Y), W1, activation = subject.task.train_set, subject.W1, subject.spec.activation
     end = fast_forward(X, Y, W1, lam=LAM, activation=activation, test=subject.task.test_set)
-    outlook = will_it_grok(X, Y, W1, lam=LAM, activation=activation, shuffles=shuffles)
+    # a question about the task: its threshold was fitted on fresh layers, and a trained one favours the true labels
+    fresh = first_layer(subject.task, W1.shape[1], std=None, seed=subject.spec.task.seed)
+    outlook = will_it_grok(X, Y, fresh, lam=LAM, activation=activation, shuffles=shuffles)
     t99 = _isolated_time(subject)
     forecast = forecast_grokking(_facts(subject, t99, records))
     return {

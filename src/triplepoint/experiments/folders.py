@@ -84,7 +84,8 @@ def run_document(run: GrokRun) -> dict[str, object]:
     }
     facts = {k: run.facts[k] for k in ("task", "samples", "times", "scope")}
     steps = [r.step for r in run.records if r.step is not None]
-    return {"run": str(run.path), **facts, "steps": max(steps), **last}
+    outcome = run.facts.get("outcome", "finished")
+    return {"run": str(run.path), **facts, "outcome": outcome, "steps": max(steps), **last}
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from torch import Tensor
 
 from triplepoint.checkpoints import Checkpoints, Snapshot
-from triplepoint.errors import unknown_name
+from triplepoint.errors import PlanError, unknown_name
 from triplepoint.experiments.embeddings import EMBEDDING_DEFINITIONS, EmbeddingWatch
 from triplepoint.experiments.folders import GrokRun, OpenRun, load_run, open_run, times_of
 from triplepoint.experiments.specs import TaskSpec, first_layer
@@ -101,6 +102,17 @@ class SimulationSpec:
     look_every: int = 250
     """Accepted steps between two looks at the embedding."""
 
+    def check(self) -> None:
+        """Refuse numbers that no manifest can hold; their ranges are checked where they are used.
+
+        Raises:
+            PlanError: If a number is not finite.
+        """
+        for name in ("lam", "duration", "eta", "cap", "tolerance", "std"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise PlanError(f"{name} must be finite, got {value}.\nTry another --{name}.")
+
     def stepper(self) -> Integrator:
         """Return the integrator.
 
@@ -128,6 +140,7 @@ def run_simulation(
         DataError: As ``reduced_cost`` does.
         PlanError: If a setting is out of range.
     """
+    spec.check()
     asked = {"command": "simulate", **dataclasses.asdict(spec)}
     with open_run(path, asked) as run:
         if run is not None:

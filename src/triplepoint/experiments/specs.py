@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from triplepoint.errors import PlanError
+from triplepoint.errors import PlanError, unknown_name
 from triplepoint.grokking import OPERATIONS, Task, initial_first_layer, pair_task, parity_task
 from triplepoint.grokking.groups import discrete_log_order
 from triplepoint.grokking.tasks import is_prime
@@ -40,7 +40,16 @@ class TaskSpec:
 
     @classmethod
     def of(cls, operation: str, p: int | None, **more: object) -> TaskSpec:
-        """Return the task with p = 23 where the operation takes a modulus and none is given."""
+        """Return the task with p = 23 where the operation takes a modulus and none is given.
+
+        Raises:
+            UnknownNameError: If there is no such operation.
+            PlanError: If a modulus is given to parity.
+        """
+        if operation not in (*OPERATIONS, PARITY):
+            raise unknown_name("operation", operation, (*OPERATIONS, PARITY))
+        if operation == PARITY and p is not None:
+            raise PlanError(f"parity has bits and takes no p, got p={p}.\nTry without p.")
         rule = OPERATIONS.get(operation)
         takes_p = rule is not None and not isinstance(rule.alphabet, int)
         return cls(operation=operation, p=23 if p is None and takes_p else p, **more)

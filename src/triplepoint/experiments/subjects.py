@@ -56,6 +56,10 @@ def subject_of(path: Path, given: TrainingSpec | None, *, step: int | None = Non
         ModelError: If the weights are no two-layer net, or do not fit the task.
         PlanError: If the task is neither given nor known.
     """
+    if not path.exists():
+        raise CheckpointError(
+            f"There is no {path}.\nGive a run folder of triplepoint grok, or a checkpoint."
+        )
     manifest = read_json(path / "manifest.json") if (path / "manifest.json").exists() else {}
     asked = manifest.get("asked") or {}
     ours = asked.get("kind") == KIND and asked.get("command") in (

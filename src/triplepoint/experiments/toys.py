@@ -38,6 +38,13 @@ STARTS: dict[str, tuple[Callable[[], Toy], tuple[float, ...]]] = {
 }
 """Name on the command line -> the toy and a start from which both phases show; addition's is the paper's."""
 
+SMALLEST_LAM = 1e-12
+"""A smaller decay moves a parameter by less than float64 rounds it, so that nothing is seen."""
+LARGEST_START = 1e6
+"""Beyond, the square of a parameter loses the targets, which are 1, to rounding."""
+MOST_STEPS = 1_000_000
+"""Steps kept in memory, some 10 microseconds each: a quarter of a minute for each lam."""
+
 DEFINITIONS = {
     "train_loss": {
         "definition": "L = ||F(theta) - y||^2 on the training sample, without the norm",
@@ -137,13 +144,19 @@ def toy_document(run: GrokRun, ends: tuple[ToyEnd, ...]) -> dict[str, object]:
 
 
 def _check(name: str, lams: tuple[float, ...], start: tuple[float, ...], steps: int) -> None:
-    if not lams or not all(0 < lam < math.inf for lam in lams) or len(set(lams)) < len(lams):
+    fits = all(SMALLEST_LAM <= lam < math.inf for lam in lams)
+    if not lams or not fits or len(set(lams)) < len(lams):
         raise PlanError(
-            f"A toy needs different weights lam above 0, got {', '.join(map(str, lams)) or 'none'}.\n"
+            f"A toy needs different weights lam of at least {SMALLEST_LAM:g}, got {', '.join(map(str, lams)) or 'none'}.\n"
             "Try --lam 0.01,0.1,0.2; without the norm nothing drifts."
         )
-    if steps < 1:
-        raise PlanError(f"A toy needs at least one step, got {steps}.\nTry --steps 2000.")
+    if not 1 <= steps <= MOST_STEPS:
+        raise PlanError(f"A toy takes 1 to {MOST_STEPS:,} steps, got {steps:,}.\nTry --steps 2000.")
+    if not all(abs(w) <= LARGEST_START for w in start):
+        raise PlanError(
+            f"A toy starts from numbers of at most {LARGEST_START:g} in size, got {', '.join(map(str, start))}.\n"
+            "Try --start=-1,1."
+        )
     if name != "addition" and len(start) != 2:
         raise PlanError(
             f"The toy {name} has two parameters, got a start of {len(start)}.\nTry --start=2,0.5."

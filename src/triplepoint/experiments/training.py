@@ -17,6 +17,7 @@ from triplepoint.experiments.specs import TaskSpec
 from triplepoint.grokking import Task, as_module, initial_first_layer, slow_clock
 from triplepoint.models import config_of, model_of
 from triplepoint.monitoring import GrokInstrument, GrokMonitor
+from triplepoint.phases import Judgement
 from triplepoint.recipes import Recipe
 from triplepoint.records import Record
 from triplepoint.training import DEFINITIONS as LOOP_DEFINITIONS
@@ -187,6 +188,9 @@ def _facts(
 ) -> dict[str, object]:
     monitor = instrument.monitor
     facts = monitor.facts()
+    phase = monitor.phase
+    if status == "diverged":  # the loop stops there, and the monitor's last look was before
+        phase = Judgement("diverged", "the loss is not finite")
     return {
         **facts,
         "scope": SCOPE[spec.model == TWO_LAYER],
@@ -194,7 +198,7 @@ def _facts(
         "model": {"name": spec.model},
         "samples": {"train": int(task.train.sum()), "val": int(task.test.sum())},
         "outcome": status,
-        "phase": None if monitor.phase is None else monitor.phase._asdict(),
+        "phase": None if phase is None else phase._asdict(),
         "applies": with_fourier(facts["applies"], spec.task),
         "metrics": {
             **LOOP_DEFINITIONS,

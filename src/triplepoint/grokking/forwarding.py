@@ -43,6 +43,11 @@ in 20, where "never" is right in 15 (``studies/will_it_grok``). The budget is pa
 settings at 0.89 to 0.95 reached 62 to 100 % of the held-out samples, most of them not 99 % in time."""
 
 
+MEETS_WITHIN = 0.01
+"""Share of ||Y||^2 that the optimal second layer may miss at the start. With as many hidden units as samples it
+misses less than 1e-5; where it misses more, C falls for ever as W1 shrinks, and says nothing."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Glimpse:
     """One gradient of the way."""
@@ -135,7 +140,8 @@ def fast_forward(
         Both layers, the module built from them, and the number of gradients.
 
     Raises:
-        DataError: As ``reduced_cost`` does, or if ``Y`` is all zeros: then nothing is to be learnt.
+        DataError: As ``reduced_cost`` does, if ``Y`` is all zeros (then nothing is to be learnt), or if no second
+            layer on ``W1`` meets the targets: too few hidden units, or equal inputs with different targets.
         PlanError: If a number is outside its range.
 
     Example:
@@ -156,6 +162,7 @@ def fast_forward(
             "Try one-hot targets, one column per class."
         )
     act = activation_named(activation)
+    _require_fit(W1, X, Y, lam, act)
     history: list[Glimpse] = []
 
     def objective(W: Tensor) -> tuple[float, Tensor]:
@@ -194,6 +201,17 @@ def fast_forward(
         test_accuracy=accuracy_on(W_best, W2, test, activation=activation),
         history=tuple(history),
     )
+
+
+def _require_fit(W1: Tensor, X: Tensor, Y: Tensor, lam: float, act: Activation) -> None:
+    """Refuse a start from which C has no lower bound."""
+    missed = cost_at(W1, X, Y, lam=lam, act=act).sse / float(Y.square().sum())
+    if missed > MEETS_WITHIN:
+        raise DataError(
+            f"No second layer on these {W1.shape[1]} hidden units meets the {len(X)} training targets: the best one "
+            f"misses {missed:.0%} of their squared norm, and C means nothing.\n"
+            f"Try {len(X)} hidden units or more, no equal inputs with different targets, or a smaller lam."
+        )
 
 
 def log_complexity(W1: Tensor, here: ReducedCost, act: Activation) -> tuple[float, Tensor]:

@@ -199,6 +199,11 @@ def _factor(K: Tensor, lam: float, name: str) -> Tensor:
     n = K.shape[0]
     L, failed = torch.linalg.cholesky_ex(K)
     largest = float(K.diagonal().max())
+    if not math.isfinite(largest):
+        raise DataError(
+            f"{name} overflows {K.dtype}: its largest diagonal entry is {largest}.\n"
+            "Try a first layer of smaller entries; initial_first_layer draws them of size d_in^-1/4."
+        )
     pivots = L.diagonal()[: int(failed) - 1 if failed else n].square()
     smallest = 0.0 if failed else float(pivots.min())
     floor = n * torch.finfo(K.dtype).eps * largest

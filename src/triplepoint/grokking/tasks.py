@@ -23,6 +23,9 @@ from torch import Tensor
 
 from triplepoint.errors import DataError, PlanError, unknown_name
 
+LARGEST_P = 1000
+"""Largest alphabet: the coded pairs of p = 1000 take p^3 / 2 float64 numbers, 4 GB, and as much again the targets."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
@@ -190,7 +193,7 @@ def pair_task(
         classes=size,
         fraction=fraction,
         label_noise=label_noise,
-        generator=torch.Generator().manual_seed(seed),
+        generator=_seeded(seed),
     )
 
 
@@ -237,7 +240,7 @@ def parity_task(
             f"There are {2**bits} different samples of {bits} bits, got samples={samples}.\n"
             "Try fewer samples, or more bits."
         )
-    generator = torch.Generator().manual_seed(seed)
+    generator = _seeded(seed)
     words = _different_words(bits, samples, generator)
     ones = words[:, None] >> torch.arange(bits) & 1
     return _split(
@@ -250,6 +253,13 @@ def parity_task(
         label_noise=label_noise,
         generator=generator,
     )
+
+
+def _seeded(seed: int) -> torch.Generator:
+    """Return a generator of its own for a task."""
+    if not 0 <= seed < 2**62:
+        raise PlanError(f"A seed must be at least 0 and below 2^62, got {seed}.\nTry seed=0.")
+    return torch.Generator().manual_seed(seed)
 
 
 def _different_words(bits: int, samples: int, generator: torch.Generator) -> Tensor:
@@ -277,6 +287,11 @@ def _alphabet_size(name: str, rule: Operation, p: int | None) -> int:
         raise PlanError(
             f"p must be odd and at least 3, got p={p}: the Fourier picture pairs the frequencies k "
             f"and p - k, and an even p leaves p/2 without a partner.\nTry p={max(p + 1, 5)}."
+        )
+    if p > LARGEST_P:
+        raise PlanError(
+            f"p must be at most {LARGEST_P}, got p={p}: the table has p^2 entries of p numbers each.\n"
+            "Try p=97; p=37 takes the closed forms a minute, with cost growing as p^6."
         )
     if rule.alphabet == "prime" and not is_prime(p):
         near = next(q for q in itertools.count(p, 2) if is_prime(q))

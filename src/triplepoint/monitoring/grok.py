@@ -100,8 +100,9 @@ class GrokMonitor:
         self._stopwatch = Stopwatch(timer)
         self._tangents = None
         if diagnose_every is not None and self._applies("zero-loss manifold"):
+            both = meter.layers is not None and meter.layers.trained
             self._tangents = TangentWatch(
-                model, meter.train, layers=meter.layers, clock=clock, every=diagnose_every,
+                model, meter.train, layers=meter.layers if both else None, clock=clock, every=diagnose_every,
                 window=window, budget=budget, stopwatch=self._stopwatch,
             )  # fmt: skip
         self._history = History(chance=1 / meter.width, validated=validation is not None)

@@ -75,15 +75,21 @@ class History:
     def add(
         self, step: int, train: float, val: float | None, *, slow: float | None, seconds: float
     ) -> dict[str, int]:
-        """Take down an evaluation; returns the times that it confirms, e.g. ``{"T_mem": 300}``."""
+        """Take down an evaluation; returns the times that it confirms, e.g. ``{"T_mem": 300}``.
+
+        One at a step that is not behind the last replaces what was from there on: the same weights looked at
+        twice are no second confirmation, and a run may be set back.
+        """
         known = self.crossings()
+        while self._rows and self._rows[-1][0] >= step:
+            self._rows.pop()
         self._rows.append(
             (step, train, *(math.nan if x is None else x for x in (val, slow)), seconds)
         )
         return {
             name: found.step
             for name, found in self.crossings().items()
-            if found.step is not None and known[name].step is None
+            if found.step is not None and found.step != known[name].step
         }
 
     def crossings(self) -> dict[str, Crossing]:

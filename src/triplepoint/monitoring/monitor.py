@@ -168,7 +168,10 @@ class Monitor:
     # -- counting --------------------------------------------------------------------------------------
 
     def _see(self, site: str, module: nn.Module, x: Tensor) -> None:
-        if not module.training or _in_backward():
+        own = (
+            module is self._sites[site][0]
+        )  # a copy of the model, an averaged one say, has the hooks as well
+        if not own or not module.training or _in_backward():
             return
         seen = self._seen.setdefault(site, {})
         for metric in self._sites[site][1]:

@@ -47,8 +47,22 @@ def outputs_of(output: Any) -> Float[Tensor, "n o"]:
 
 
 def width_of(model: nn.Module, X: Tensor) -> int:
-    """Return how many outputs a sample has, from two samples."""
-    like = next(model.parameters())
+    """Return how many outputs a sample has, from two samples.
+
+    Raises:
+        ModelError: If the model has no parameters, or its outputs another form.
+        DataError: If the samples are no tensor.
+    """
+    like = next(model.parameters(), None)
+    if like is None:
+        raise ModelError(
+            f"{type(model).__name__} has no parameters, so there is nothing to watch.\n"
+            "Give the module that the optimiser trains."
+        )
+    if not isinstance(X, Tensor):
+        raise DataError(
+            f"Samples must be tensors, got {type(X).__name__}.\nTry torch.as_tensor on X and Y."
+        )
     X = X[:2].to(like.device, like.dtype if X.is_floating_point() else X.dtype)
     with evaluating(model):
         return outputs_of(model(X)).shape[1]
@@ -80,12 +94,24 @@ class Samples:
         """Return the samples on the model's device, in its dtype.
 
         Raises:
-            DataError: If they are empty, differ in number, or targets do not fit the outputs.
+            DataError: If they are no tensors, not finite, empty, differ in number, or targets do not fit the outputs.
         """
         X, Y = given
+        if not (isinstance(X, Tensor) and isinstance(Y, Tensor)):
+            raise DataError(
+                f"Samples must be tensors, got {type(X).__name__} and {type(Y).__name__}.\n"
+                "Try torch.as_tensor on X and Y."
+            )
         like = next(model.parameters())
         X = X.to(like.device, like.dtype if X.is_floating_point() else X.dtype)
         Y = Y.to(like.device)
+        for name, tensor in (("inputs", X), ("targets", Y)):
+            bad = int((~tensor.isfinite()).sum())
+            if bad:
+                raise DataError(
+                    f"{bad} of {tensor.numel()} numbers in the {name} are inf or nan, in {tensor.dtype}.\n"
+                    "Drop those samples; float16 holds nothing above 65504."
+                )
         if not Y.is_floating_point() and Y.ndim == 1 and len(X) == len(Y) > 0:
             return cls(X, one_hot(Y.long(), outputs), Y.long())
         if Y.ndim != 2 or len(X) != len(Y) or not len(X) or Y.shape[1] != outputs:
@@ -121,6 +147,11 @@ class TwoLayers:
     first: nn.Parameter
     last: nn.Parameter
     activation: Activation
+
+    @property
+    def trained(self) -> bool:
+        """Whether both are; with one frozen the manifold is that of the other alone."""
+        return self.first.requires_grad and self.last.requires_grad
 
     @property
     def W1(self) -> Float[Tensor, "d_in h"]:

@@ -150,6 +150,8 @@ def _homogeneity(model: nn.Module, X: Tensor, mse: bool) -> Part:
 def _kinks(layers: TwoLayers | None, *, mse: bool, diagnosed: bool) -> Part:
     if layers is None or layers.activation.name != "relu":
         return Part("kink sliding", False, "it is about two bias-free layers with ReLU")
+    if not layers.trained:
+        return Part("kink sliding", False, "it is about two layers that are both trained")
     if not (mse and diagnosed):
         return Part(
             "kink sliding", False, "it comes with the diagnostics of the zero-loss manifold"

@@ -36,16 +36,24 @@ def show_run(run: GrokRun, *, json: bool) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "step", "slow time", "seconds"):
         table.add_column(column, justify="left" if not column else "right")
+    times = run.facts["times"]
     for name, label in LABELS.items():
-        if name in run.facts["times"]:
-            table.add_row(label, *_time_cells(run.facts["times"][name]))
+        if name in times:
+            table.add_row(label, *_time_cells(times[name]))
     out.print(table)
+    if any(time["step"] is None for time in times.values()):
+        out.print(
+            "> N: not held over three evaluations in a row from any step up to N.", style="dim"
+        )
     out.print(run.facts["scope"], style="dim")
     out.print(f"Report: {page}", soft_wrap=True)
 
 
 def _headline(run: GrokRun) -> str:
     accuracy = run.last("val_accuracy")
+    if run.facts.get("outcome") == "diverged":
+        step = run.series("train_loss")[0][-1]
+        return f"{run.facts['task']}: diverged, the loss is not finite at step {step:,}."
     samples = run.facts["samples"]["val"]
     says = f"{run.facts['task']}: held-out accuracy {accuracy:.1%} of {samples} samples at the end"
     C = run.last("complexity")
@@ -67,7 +75,10 @@ def _more_cells(end: ToyEnd) -> list[str]:
     if end.expected is None:
         return [f"{end.norm_sq:.4f}", f"{end.sigma_min:.2g}"]
     x = end.expected
-    steps = [f"step {x[name]:,.0f}" for name in ("fit_steps", "drift_steps")]
+    steps = [
+        f"step {x[name]:,.0f}" if x[name] < 1e7 else f"step {x[name]:.1e}"
+        for name in ("fit_steps", "drift_steps")
+    ]
     return [f"{x['w']:.4f}", f"{x['train_floor']:.2e}", *steps, f"{x['largest_difference']:.0e}"]
 
 
