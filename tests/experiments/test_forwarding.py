@@ -33,3 +33,13 @@ def test_another_runs_folder_is_refused(tmp_path):
     run_fast_forward(SMALL, hidden=64, path=tmp_path / "run")
     with pytest.raises(RunFolderError, match="another run"):
         run_fast_forward(TaskSpec(p=13), hidden=64, path=tmp_path / "run")
+
+
+def test_a_folder_is_looked_at_before_anything_is_computed(tmp_path):
+    first = run_fast_forward(SMALL, hidden=64, path=tmp_path / "run")
+    seen = []
+    again = run_fast_forward(SMALL, hidden=64, path=tmp_path / "run", watch=seen.append)
+    assert again == first
+    with pytest.raises(RunFolderError):
+        run_fast_forward(TaskSpec(p=13), hidden=64, path=tmp_path / "run", watch=seen.append)
+    assert seen == []

@@ -153,6 +153,6 @@ def command_line(out: Path | None = None) -> str:
     import shlex
 
     words = ["triplepoint", *sys.argv[1:]]
-    if out is not None and "--out" not in words:
+    if out is not None and not any(w == "--out" or w.startswith("--out=") for w in words):
         words += ["--out", str(out)]
     return shlex.join(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import torch
 from torch import Tensor
@@ -70,6 +71,16 @@ class TaskSpec:
             self.operation, p=self.p, fraction=self.fraction, pairs=self.pairs,
             label_noise=self.label_noise, seed=self.seed,
         )  # fmt: skip
+
+    def width(self, hidden: int | None) -> int:
+        """Return ``hidden``, or where it is None as many units as zero loss needs and 4 % more, in steps of 64.
+
+        Example:
+            >>> TaskSpec().width(None), TaskSpec(p=37).width(None), TaskSpec().width(100)
+            (256, 512, 100)
+        """
+        samples = int(self.build().train.sum())
+        return 64 * math.ceil(1.04 * samples / 64) if hidden is None else hidden
 
     @property
     def is_cyclic(self) -> bool:

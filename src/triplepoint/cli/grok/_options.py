@@ -16,7 +16,12 @@ Modulus = Annotated[
     int | None,
     typer.Option("--p", help="Modulus, odd. Default: 23; s4, s5 and parity bring their own size."),
 ]
-Hidden = Annotated[int, typer.Option(help="Width of the hidden layer.")]
+Hidden = Annotated[
+    int | None,
+    typer.Option(
+        help="Width of the hidden layer. Default: 1.04 times the training samples, in steps of 64."
+    ),
+]
 Fraction = Annotated[float, typer.Option(help="Share of the table that is trained on.")]
 Operation = Annotated[
     str, typer.Option(help="add, sub, mul, sum_squares, div, s4, s5, or parity (40 bits, 3 relevant).")

@@ -21,7 +21,7 @@ from triplepoint.cli.grok._options import (
 
 def fast_forward(
     p: Modulus = None,
-    hidden: Hidden = 256,
+    hidden: Hidden = None,
     fraction: Fraction = 0.7,
     operation: Operation = "add",
     label_noise: Noise = 0.0,
@@ -42,7 +42,7 @@ def fast_forward(
     task = task_spec(operation, p, fraction, label_noise, seed)
     with Track("fast-forward", 400) as track:
         found = run_fast_forward(
-            task, hidden=hidden, path=out,
+            task, hidden=task.width(hidden), path=out,
             watch=lambda at: track.at(at.gradients, f"C = {at.complexity:.1f}"),
         )  # fmt: skip
     if out is not None:
@@ -61,7 +61,7 @@ def fast_forward(
 
 def will_it_grok(
     p: Modulus = None,
-    hidden: Hidden = 256,
+    hidden: Hidden = None,
     fraction: Fraction = 0.7,
     operation: Operation = "add",
     label_noise: Noise = 0.0,
@@ -75,8 +75,9 @@ def will_it_grok(
     from triplepoint.grokking import will_it_grok
 
     one_thread()
-    task = task_spec(operation, p, fraction, label_noise, seed).build()
-    W1 = first_layer(task, hidden, std=None, seed=seed)
+    spec = task_spec(operation, p, fraction, label_noise, seed)
+    task = spec.build()
+    W1 = first_layer(task, spec.width(hidden), std=None, seed=seed)
     with Track("will-it-grok", shuffles + 1) as track:
         outlook = will_it_grok(
             *task.train_set, W1, shuffles=shuffles, seed=seed,

@@ -50,7 +50,7 @@ def toy(
 
 def simulate(
     p: Modulus = None,
-    hidden: Hidden = 256,
+    hidden: Hidden = None,
     fraction: Fraction = 0.7,
     operation: Operation = "add",
     activation: Act = "relu",
@@ -72,8 +72,9 @@ def simulate(
     from triplepoint.runs import default_folder
 
     one_thread()
+    task = task_spec(operation, p, fraction, label_noise, seed)
     spec = SimulationSpec(
-        task=task_spec(operation, p, fraction, label_noise, seed), hidden=hidden, activation=activation,
+        task=task, hidden=task.width(hidden), activation=activation,
         std=std, lam=lam, duration=duration, integrator=integrator, eta=eta,
     )  # fmt: skip
     path = out or default_folder("grok", "simulate", spec)
@@ -86,7 +87,7 @@ def simulate(
 
 def train(
     p: Modulus = None,
-    hidden: Hidden = 256,
+    hidden: Hidden = None,
     fraction: Fraction = 0.7,
     operation: Operation = "add",
     model: Annotated[str, typer.Option(help="two-layer, or a named size that reads the pairs as tokens, e.g. gpt2-0.1m.")] = "two-layer",
@@ -111,8 +112,9 @@ def train(
     from triplepoint.runs import default_folder
 
     one_thread()
+    task = task_spec(operation, p, fraction, label_noise, seed)
     spec = TrainingSpec(
-        task=task_spec(operation, p, fraction, label_noise, seed), model=model, hidden=hidden,
+        task=task, model=model, hidden=task.width(hidden),
         activation=activation, loss=loss, steps=steps, lr=lr, weight_decay=weight_decay,
         eval_every=eval_every, diagnose_every=diagnose_every or None, checkpoint_every=checkpoint_every,
     )  # fmt: skip
