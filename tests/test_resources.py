@@ -1,8 +1,10 @@
 """Tests of triplepoint.resources."""
 
+import os
+
 import torch
 
-from triplepoint.resources import PeakMemory, step_clock
+from triplepoint.resources import PeakMemory, available_memory, step_clock
 
 CPU = torch.device("cpu")
 
@@ -36,3 +38,8 @@ def test_arms_share_a_cuda_device_one_at_a_time(monkeypatch):
     assert resources.default_workers() == 1
     monkeypatch.setattr(resources.torch.cuda, "is_available", lambda: False)
     assert resources.default_workers() == 7
+
+
+def test_available_memory_is_what_the_machine_has_left_at_most():
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < available_memory() < total

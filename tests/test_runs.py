@@ -12,19 +12,23 @@ import numpy as np
 import pytest
 
 from triplepoint import runs
-from triplepoint.errors import RunFolderError
+from triplepoint.errors import FolderInUseError, RunFolderError
 from triplepoint.records import Record, read_jsonl, read_parquet
 from triplepoint.runs import (
     RunFolder,
     atomic_path,
     default_folder,
     identity_of,
+    in_use,
+    locked,
     read_arrays,
     read_json,
     read_records,
+    read_rows,
     usable_cores,
     write_arrays,
     write_json,
+    write_rows,
 )
 
 ASKED = {"op": "dyt", "recipe": {"steps": 5, "lr": 0.1, "betas": (0.9, 0.95)}}
@@ -482,3 +486,31 @@ def test_pickled_objects_are_not_read(tmp_path):
     np.savez(path, a=np.array([{"not": "numbers"}], dtype=object))
     problem, _ = message_of(read_arrays, path)
     assert "allow_pickle=False" in problem
+
+
+# --- folders that other processes look at
+
+
+def test_a_locked_folder_is_in_use_until_it_is_let_go(tmp_path):
+    with locked(tmp_path):
+        assert in_use(tmp_path)
+        with pytest.raises(FolderInUseError, match="is in use by another process.\nWait"):
+            RunFolder(tmp_path, asked={}, kind="train")
+    assert not in_use(tmp_path)
+    assert not in_use(tmp_path / "nowhere")
+
+
+def test_rows_come_back_from_parquet_with_their_types(tmp_path):
+    columns = {"name": str, "loss": float, "step": int, "stalled": bool}
+    rows = [{"name": "a", "loss": 1.5, "step": 3, "stalled": True}, {"name": "b", "step": 4}]
+    write_rows(tmp_path / "t.parquet", rows, columns)
+    assert read_rows(tmp_path / "t.parquet") == [
+        rows[0],
+        {"name": "b", "loss": None, "step": 4, "stalled": None},
+    ]
+
+
+def test_a_damaged_table_says_how_to_get_it_back(tmp_path):
+    (tmp_path / "t.parquet").write_bytes(b"no")
+    with pytest.raises(RunFolderError, match="cannot be read.*\nRun the command that made it"):
+        read_rows(tmp_path / "t.parquet")

@@ -38,7 +38,7 @@ class RunFolderError(TriplepointError, OSError):
     """A run folder that belongs to another run, is in use, or cannot be written."""
 
 
-class FolderInUseError(RunFolderError):
+class FolderInUseError(RunFolderError, BlockingIOError):
     """A run folder that another process holds at the moment."""
 
 

@@ -44,6 +44,29 @@ def default_workers() -> int:
     return 1 if torch.cuda.is_available() else usable_cores()
 
 
+def available_memory() -> int:
+    """Return how many bytes this machine, or this container, can still give to processes; -1 where unknown."""
+    meminfo = _numbers("/proc/meminfo")
+    if "MemAvailable:" not in meminfo:
+        return -1
+    free = 1024 * meminfo["MemAvailable:"]
+    with contextlib.suppress(OSError, ValueError, KeyError):  # "max" where there is no limit
+        group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        # what is only cached is given back when it is needed
+        free = min(free, limit - used + _numbers(group / "memory.stat")["inactive_file"])
+    return free
+
+
+def _numbers(path: str | Path) -> dict[str, int]:
+    """Return the first number of each line by its first word; empty where there is no such file."""
+    with contextlib.suppress(OSError):
+        words = [line.split() for line in Path(path).read_text().splitlines()]
+        return {w[0]: int(w[1]) for w in words if len(w) > 1 and w[1].isdigit()}
+    return {}
+
+
 def step_clock(device: torch.device) -> Callable[[], tuple[float, float]]:
     """Return a clock giving (own seconds, wall seconds).
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Literal
 
-from triplepoint.errors import RunFolderError
+from triplepoint.errors import FolderInUseError, RunFolderError
 from triplepoint.records import SCHEMA_VERSION, Record, read_jsonl, to_line, write_parquet
 
 State = Literal["new", "interrupted", "finished"]
@@ -112,6 +112,44 @@ def read_json(path: Path) -> dict:
     return value
 
 
+def _take_lock(path: Path) -> IO[str]:
+    lock = (path / ".lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise FolderInUseError(
+            f"{path} is in use by another process.\n"
+            "Wait until it ends, or choose another folder with --out."
+        ) from error
+    return lock
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder that exists, as a :class:`RunFolder` does, without claiming it for a run.
+
+    Raises:
+        FolderInUseError: If another process holds it.
+    """
+    lock = _take_lock(path)
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def in_use(path: Path) -> bool:
+    """Return whether a process holds the lock of ``path`` at this moment."""
+    try:
+        with locked(path):
+            return False
+    except FolderInUseError:
+        return True
+    except OSError:  # no such folder
+        return False
+
+
 class RunFolder:
     """One run's folder, locked while it is open.
 
@@ -139,7 +177,7 @@ class RunFolder:
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = self._take_lock()
+            self._lock = _take_lock(self.path)
         except OSError as error:
             if isinstance(error, RunFolderError):
                 raise
@@ -149,18 +187,6 @@ class RunFolder:
         except BaseException:
             self.close()
             raise
-
-    def _take_lock(self) -> IO[str]:
-        lock = (self.path / ".lock").open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.close()
-            raise RunFolderError(
-                f"{self.path} is in use by another process.\n"
-                "Wait until it ends, or choose another folder with --out."
-            ) from error
-        return lock
 
     def _claim(self) -> State:
         if self.manifest_path.exists():
@@ -310,4 +336,39 @@ def read_arrays(path: Path) -> dict:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunFolderError(
             f"{path} cannot be read: {error}.\nDelete the folder {path.parent} and run the command again."
+        ) from error
+
+
+PARQUET_TYPES = {str: "string", float: "float64", int: "int64", bool: "bool_"}
+
+
+def write_rows(
+    path: Path, rows: Iterable[Mapping[str, object]], columns: Mapping[str, type]
+) -> None:
+    """Write ``rows`` as Parquet, atomically: one column per entry of ``columns``, None where a row has none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    taken = list(rows)
+    table = pa.table(
+        {name: [row.get(name) for row in taken] for name in columns},
+        schema=pa.schema([(n, getattr(pa, PARQUET_TYPES[t])()) for n, t in columns.items()]),
+    )
+    with atomic_path(path) as beside:
+        pq.write_table(table, beside, compression="zstd")
+
+
+def read_rows(path: Path) -> list[dict]:
+    """Read what :func:`write_rows` wrote.
+
+    Raises:
+        RunFolderError: If the file is missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path).to_pylist()
+    except (OSError, ValueError) as error:
+        raise RunFolderError(
+            f"{path} cannot be read: {error}.\nRun the command that made it again; it writes it anew."
         ) from error

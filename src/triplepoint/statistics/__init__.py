@@ -1,5 +1,9 @@
 """Intervals, rank statistics and honest validation: what numbers can carry, not what they mean."""
 
+from triplepoint.statistics.contingency import fisher_exact as fisher_exact
+from triplepoint.statistics.contingency import odds_ratio_interval as odds_ratio_interval
+from triplepoint.statistics.correlation import spearman as spearman
+from triplepoint.statistics.correlation import spearman_p as spearman_p
 from triplepoint.statistics.monotone import isotonic as isotonic
 from triplepoint.statistics.proportions import wilson as wilson
 from triplepoint.statistics.ranks import EXACT_LIMIT as EXACT_LIMIT
@@ -15,3 +19,5 @@ from triplepoint.statistics.resampling import (
 )
 from triplepoint.statistics.resampling import paired_interval as paired_interval
 from triplepoint.statistics.resampling import paired_relative_interval as paired_relative_interval
+from triplepoint.statistics.student import t_interval as t_interval
+from triplepoint.statistics.student import t_quantile as t_quantile

@@ -8,9 +8,14 @@ from triplepoint.sweeps.arms import is_main_process as is_main_process
 from triplepoint.sweeps.arms import load_arm as load_arm
 from triplepoint.sweeps.arms import run_arm as run_arm
 from triplepoint.sweeps.arms import versions as versions
+from triplepoint.sweeps.building import build_model as build_model
 from triplepoint.sweeps.cells import Cell as Cell
 from triplepoint.sweeps.cells import DataSpec as DataSpec
-from triplepoint.sweeps.cells import build_model as build_model
+from triplepoint.sweeps.cells import ImageSpec as ImageSpec
+from triplepoint.sweeps.cells import identity_of_cell as identity_of_cell
 from triplepoint.sweeps.cells import run_cell as run_cell
-from triplepoint.sweeps.processes import Event as Event
+from triplepoint.sweeps.executors import Event as Event
+from triplepoint.sweeps.executors import Executor as Executor
+from triplepoint.sweeps.processes import LocalExecutor as LocalExecutor
 from triplepoint.sweeps.processes import run_cells as run_cells
+from triplepoint.sweeps.scheduling import run_all as run_all

@@ -28,7 +28,14 @@ from triplepoint.objectives import Batch, Objective, concatenate, first_tensor, 
 from triplepoint.phases import diverged_step
 from triplepoint.recipes import Recipe
 from triplepoint.records import Record
-from triplepoint.runs import RunFolder, read_arrays, read_json, read_records, write_arrays
+from triplepoint.runs import (
+    RunFolder,
+    identity_of,
+    read_arrays,
+    read_json,
+    read_records,
+    write_arrays,
+)
 
 Progress = Callable[[int, float], None]
 
@@ -119,7 +126,7 @@ def run_arm(
         must_start: Whether a loss that is not finite at the first step is an error; else the arm diverged.
         progress: Called after each step.
     """
-    asked = {**asked, "arm": arm, "recipe": dataclasses.asdict(recipe)}
+    asked = _asked(asked, arm=arm, recipe=recipe)
     with _claimed(path, asked) as folder, torch.random.fork_rng():
         if folder.state == "finished":
             return load_arm(path)
@@ -161,6 +168,15 @@ def run_arm(
             folder.finish({**manifest, **ended})
     PartialState().wait_for_everyone()
     return load_arm(path)
+
+
+def _asked(asked: Mapping[str, object], *, arm: str, recipe: Recipe) -> dict[str, object]:
+    return {**asked, "arm": arm, "recipe": dataclasses.asdict(recipe)}
+
+
+def identity_of_arm(asked: Mapping[str, object], *, arm: str, recipe: Recipe) -> str:
+    """Return the identity of the run folder that :func:`run_arm` fills when asked this."""
+    return identity_of({"kind": "train", **_asked(asked, arm=arm, recipe=recipe)})
 
 
 def checked_model(model: object) -> nn.Module:

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import multiprocessing
 import os
-import queue
-import sys
+import signal
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
 import torch
 
-from triplepoint.errors import (
-    RunFolderError,
-    TriplepointError,
-)
 from triplepoint.sweeps.arms import ArmRun, load_arm
 from triplepoint.sweeps.cells import Cell, run_cell
+from triplepoint.sweeps.executors import Event, attempt, lost_worker
+from triplepoint.sweeps.scheduling import run_all
 
-
-@dataclasses.dataclass(frozen=True)
-class Event:
-    """News of a cell that runs in another process."""
-
-    index: int
-    kind: Literal["step", "done", "error"]
-    step: int = 0
-    loss: float = float("nan")
-    error: BaseException | None = None
+STARTS = 10
+"""So often a worker is tried to be started, ``START_AGAIN_S`` seconds apart, before it counts as lost."""
+START_AGAIN_S = 0.3
+ENDING = ("done", "error", "busy")
+"""Events after which a worker says no more."""
 
 
 def run_cells(
@@ -54,7 +45,7 @@ def run_cells(
                 runs.append(run_cell(cell, lambda s, x, i=index: watch(Event(i, "step", s, x))))
                 watch(Event(index, "done"))
         return runs
-    _run_in_processes(cells, workers, watch)
+    run_all(cells, LocalExecutor(workers), watch=watch)
     return [load_arm(cell.path) for cell in cells]
 
 
@@ -69,79 +60,83 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _run_in_processes(cells: Sequence[Cell], workers: int, watch: Callable[[Event], None]) -> None:
-    context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
-    if hasattr(context, "set_forkserver_preload"):
-        context.set_forkserver_preload(["triplepoint.sweeps"])
-    events = context.Queue()
-    waiting = list(enumerate(cells))
-    running: dict[int, Any] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < workers:
-                index, cell = waiting.pop(0)
-                running[index] = context.Process(
-                    target=_work, args=(index, cell, events), daemon=True
-                )
-                running[index].start()
-            _handle(_next_event(events, running), running, watch)
-    finally:
-        for process in running.values():
-            process.terminate()
-        for process in running.values():
-            process.join()
+class LocalExecutor:
+    """A process per cell on this machine; each ends with its parent, however that ends.
 
+    Every worker has a pipe of its own: one that is killed while it writes leaves the others' whole.
 
-def _next_event(events: Any, running: Mapping[int, Any]) -> Event | None:
-    try:
-        return events.get(timeout=0.5)
-    except queue.Empty:
-        pass
-    for index, process in running.items():
-        if not process.is_alive():
-            with contextlib.suppress(queue.Empty):
-                return events.get(timeout=1.0)
-            error = RunFolderError(
-                f"A worker process ended without a word (exit code {process.exitcode}).\n"
-                "It may have run out of memory: use fewer --workers; run the same command again to resume."
+    Args:
+        workers: Processes at a time.
+        mend: Whether a damaged folder is set aside and its cell started anew.
+    """
+
+    def __init__(self, workers: int, *, mend: bool = False):
+        self.slots, self._mend = workers, mend
+        self._context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
+        if hasattr(self._context, "set_forkserver_preload"):
+            self._context.set_forkserver_preload(["triplepoint.sweeps"])
+        self._running: dict[Connection, tuple[int, Any]] = {}
+        self._lost: list[Event] = []
+
+    def start(self, index: int, cell: Cell) -> None:
+        """Begin a cell."""
+        told = ""
+        for _ in range(STARTS):
+            receiver, sender = self._context.Pipe(duplex=False)
+            process = self._context.Process(
+                target=_work, args=(index, cell, self._mend, sender), daemon=True
             )
-            return Event(index, "error", error=error)
-    return None
+            try:
+                process.start()
+            except (OSError, EOFError) as error:
+                # the server that forks was killed; once it is gone, the next start makes a new one
+                receiver.close()
+                told = f"it could not be started: {error}"
+                time.sleep(START_AGAIN_S)
+            else:
+                self._running[receiver] = (index, process)
+                return
+            finally:
+                sender.close()  # now only the worker's copy keeps the pipe open
+        self._lost.append(lost_worker(index, told))
+
+    def events(self, timeout: float) -> list[Event]:
+        """Return what the workers have said."""
+        told, self._lost = self._lost, []
+        if not self._running:
+            if not told:
+                time.sleep(timeout)
+            return told
+        return told + [self._receive(pipe) for pipe in wait(list(self._running), timeout)]
+
+    def _receive(self, pipe: Connection) -> Event:
+        index, process = self._running[pipe]
+        try:
+            event = pipe.recv()
+        except Exception:  # a killed worker's last message may be cut anywhere
+            event = None
+        if event is None or event.kind in ENDING:
+            del self._running[pipe]
+            pipe.close()
+            process.join()
+        return event or lost_worker(index, f"exit code {process.exitcode}")
+
+    def close(self) -> None:
+        """Stop the workers."""
+        for _, process in self._running.values():
+            process.terminate()
+        for pipe, (_, process) in self._running.items():
+            process.join()
+            pipe.close()
+        self._running = {}
 
 
-def _handle(event: Event | None, running: dict[int, Any], watch: Callable[[Event], None]) -> None:
-    if event is None:
-        return
-    if event.kind == "error":
-        raise event.error
-    if event.kind == "done":
-        running.pop(event.index).join()
-    watch(event)
-
-
-def _work(index: int, cell: Cell, events: Any) -> None:
+def _work(index: int, cell: Cell, mend: bool, pipe: Connection) -> None:
     """Run one cell in a process of its own, which ends when its parent does."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    last = 0.0
-
-    def progress(step: int, loss: float) -> None:
-        nonlocal last
-        if time.monotonic() - last > 0.2:
-            last = time.monotonic()
-            events.put(Event(index, "step", step, loss))
-
-    try:
-        run_cell(cell, progress)
-        events.put(Event(index, "done"))
-    except TriplepointError as error:
-        events.put(Event(index, "error", error=error))
-    except BaseException as error:
-        traceback.print_exc(file=sys.stderr)
-        events.put(Event(index, "error", error=RuntimeError(f"{cell.arm}: {error}")))
+    pipe.send(attempt(index, cell, pipe.send, mend=mend))
+    pipe.close()
 
 
 def _end_with_parent() -> None:
