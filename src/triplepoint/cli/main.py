@@ -10,6 +10,8 @@ import typer
 import triplepoint
 from triplepoint.cli import grok
 from triplepoint.cli.check import check
+from triplepoint.cli.inspect import inspect
+from triplepoint.cli.map import app as map_app
 from triplepoint.cli.report import report
 from triplepoint.cli.screen import screen
 from triplepoint.cli.train import train
@@ -43,8 +45,10 @@ def _main(
 app.command()(screen)
 app.command()(train)
 app.command()(check)
+app.command()(inspect)
 app.command()(report)
 app.add_typer(grok.app, name="grok")
+app.add_typer(map_app, name="map")
 
 
 def run() -> None:
@@ -61,7 +65,7 @@ def run() -> None:
         if isinstance(error, RuntimeError) and "alloc" not in str(error).lower():
             raise
         sys.stderr.write(
-            "Error: There is not enough memory for this.\nTry a smaller --batch, --context, --vocab or --model.\n"
+            "Error: There is not enough memory for this.\nTry a smaller model, width, batch or context.\n"
         )
         sys.exit(2)
     except BrokenPipeError:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from triplepoint.errors import RunFolderError
 from triplepoint.records import Record, read_jsonl, read_parquet
-from triplepoint.report import facts, formats, grok, tables
+from triplepoint.report import facts, formats, grok, map_page, spectra, tables
 from triplepoint.report.figures import to_json
 from triplepoint.report.losses import loss_figure
 from triplepoint.report.series import Series, index, last
@@ -26,6 +26,8 @@ WORDS = {
     "undecided": "Undecided",
 }
 """Verdict -> how the page says it."""
+PAGES = {page.KIND: page for page in (grok, map_page, spectra)}
+"""Kind of run -> the module of its page, where it has a page of its own."""
 
 
 def write_report(folder: Path | str) -> Path:
@@ -45,7 +47,7 @@ def write_report(folder: Path | str) -> Path:
     verdict = read_json(folder / "verdict.json") if (folder / "verdict.json").exists() else None
     path = folder / "report.html"
     try:
-        arrays = _arrays_of(folder) if _kind_of(manifest) == grok.KIND else None
+        arrays = _more_of(folder, _kind_of(manifest))
         text = render(manifest, _records_of(folder), verdict, arrays=arrays)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunFolderError(
@@ -68,6 +70,13 @@ def _kind_of(manifest: Mapping) -> str:
     return (manifest.get("asked") or {}).get("kind") or "run"
 
 
+def _more_of(folder: Path, kind: str) -> dict | None:
+    """Return what a page of its own draws besides records; None for the common page."""
+    if kind == map_page.KIND:
+        return map_page.read(folder)
+    return _arrays_of(folder) if kind in PAGES else None
+
+
 def _arrays_of(folder: Path) -> dict:
     path = folder / "arrays.npz"
     return read_arrays(path) if path.exists() else {}
@@ -86,12 +95,13 @@ def render(
         manifest: What ``manifest.json`` holds.
         records: The run's records, in any order; sites are shown in the order they first appear in.
         verdict: What ``verdict.json`` holds; None for a single training or an unfinished screen.
-        arrays: What ``arrays.npz`` holds; grokking runs draw them.
+        arrays: What ``arrays.npz`` holds, drawn by grokking runs and inspections; of a map, what
+            :func:`triplepoint.report.map_page.read` returns.
     """
     kind = _kind_of(manifest)
-    if kind == grok.KIND:
-        filled = grok.context(manifest, records, arrays or {})
-        return _template(grok.TEMPLATE).render(
+    if kind in PAGES:
+        filled = PAGES[kind].context(manifest, records, arrays or {})
+        return _template(PAGES[kind].TEMPLATE).render(
             manifest=manifest, library=Markup(_plotly()), **filled
         )
     series = index(records, manifest.get("arms"))
