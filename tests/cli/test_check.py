@@ -141,3 +141,16 @@ def test_damaged_weights_of_a_run_are_refused(command, trained):
     code, _, err = command("check", trained)
     assert code == 2
     assert "cannot be read as safetensors" in err
+
+
+def test_a_file_of_weights_is_told_from_a_size(command, tmp_path):
+    (tmp_path / "w.pt").touch()
+    code, _, err = command("check", "w.pt")
+    assert code == 2
+    assert "w.pt is a file, and nothing in it says of which model its weights are." in err
+    assert "is checked by triplepoint.check_causality(model)." in err
+
+
+def test_a_seed_that_no_generator_takes_is_refused(command):
+    code, _, err = command("check", "gpt2-0.1m", "--seed", 2**64)
+    assert code == 2 and "--seed" in err

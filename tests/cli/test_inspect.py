@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import save_file
 
 from triplepoint.cli.main import run
@@ -73,7 +74,7 @@ def trained(once_trained, tmp_path):
 
 
 def test_the_table_has_the_most_notable_first_and_the_reasons(command, checkpoint):
-    code, out, err = command("inspect", checkpoint, "--bootstrap", 20)
+    code, out, err = command("inspect", checkpoint, "--bootstrap", 40)
     assert (code, err) == (0, "")
     assert out.startswith(f"{checkpoint}: 1 of 3 matrices is heavy-tailed.\n")
     assert "Most notable first: rows that are not finite; tails heavier" in out
@@ -118,6 +119,28 @@ def test_the_default_folder_is_found_again(command, checkpoint, monkeypatch):
 def test_only_the_metrics_that_are_named(command, checkpoint):
     _, out, _ = command("inspect", checkpoint, "--json", *FEW)
     assert {from_line(line).metric for line in out.splitlines()} == {"stable_rank", "spikes"}
+
+
+def test_eighty_columns_keep_the_exponent_and_leave_out_what_does_not_fit(
+    command, checkpoint, monkeypatch
+):
+    monkeypatch.setattr(
+        "triplepoint.cli._inspected.console", lambda **_: Console(file=sys.stdout, width=80)
+    )
+    _, out, _ = command("inspect", checkpoint, "--bootstrap", 0)
+    head = next(line for line in out.splitlines() if line.startswith("matrix"))
+    assert head.split() == ["matrix", "shape", "exponent", "heavy", "spikes", "rank"]
+    assert "tail of " in out
+
+
+def test_a_checkpoint_compared_with_itself_is_said_not_to_differ(command, checkpoint):
+    _, out, _ = command("inspect", checkpoint, "--compare", checkpoint, *FEW)
+    assert "Nothing that was measured differs, in any of the 3 matrices that both have." in out
+
+
+def test_a_split_that_was_asked_for_and_not_made_is_told(command, checkpoint):
+    _, out, _ = command("inspect", checkpoint, "--split-qkv", *FEW)
+    assert "Nothing was split: no fused q, k, v, or no numbers of heads that tell which" in out
 
 
 def test_rows_that_are_not_finite_come_first(command, tmp_path):
@@ -245,6 +268,11 @@ def damaged(path):
         (["w.safetensors", "--metrics", "stable_rnk"], "There is no metric 'stable_rnk'.", "Did you mean 'stable_rank'?"),
         (["w.safetensors", "--metrics", "dead_units"], "dead_units is measured on data, and none are given.", "Add --data"),
         (["w.safetensors", "--data", "embedded"], "holds weights, and nothing that says of which model", "inspect_activations"),
+        (["w.safetensors", "--bootstrap", "39"], "--bootstrap 39 is too few for a 95 % interval", "at least 40, or 0"),
+        (["w.safetensors", "--metrics", " ,"], "--metrics ' ,' names no metric.", "Leave it out for all"),
+        (["bad\udcff.pt"], "'bad\\udcff.pt' is no text in UTF-8", "Rename it"),
+        (["w.safetensors", "--out", "bad\udcff"], "'bad\\udcff' is no text in UTF-8", "Rename it"),
+        (["gpt2-0.9m"], "There is no size, file or folder 'gpt2-0.9m'.", "gpt2-0.8m"),
         (["w.safetensors", "--bootstrap", "-1"], "--bootstrap must not be negative, got -1.", "Try --bootstrap 200"),
         (["w.safetensors", "--compare", "nowhere"], "There is no file or folder nowhere.", ""),
         (["w.safetensors", "--out", "other"], "other holds files that are not a run's: notes.txt.", "--out"),
@@ -270,6 +298,6 @@ def test_data_of_another_kind_are_refused(command, once_trained, trained):
 
 def test_a_finished_folder_of_another_inspection_is_refused(command, checkpoint):
     command("inspect", checkpoint, "--out", "run", *FEW)
-    code, _, err = command("inspect", checkpoint, "--out", "run", "--bootstrap", 3)
+    code, _, err = command("inspect", checkpoint, "--out", "run", "--bootstrap", 40)
     assert code == 2
-    assert "run belongs to another run: " in err and "bootstrap was 0, now 3" in err
+    assert "run belongs to another run: " in err and "bootstrap was 0, now 40" in err

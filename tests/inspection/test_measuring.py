@@ -25,6 +25,25 @@ from triplepoint.weights import open_checkpoint, save_tensors
 FAST = {"bootstrap": 0, "null": False}
 
 
+def test_two_tensors_whose_names_differ_in_their_ending_are_two_matrices():
+    model = nn.ParameterDict()
+    tensors = {"a": torch.eye(2), "a.weight": 2 * torch.eye(2), ".weight": 3 * torch.eye(2)}
+    model._parameters.update({name: nn.Parameter(t) for name, t in tensors.items()})
+    found = inspect_weights(model, metrics=["log_spectral_norm"], **FAST)
+    assert {m.name: round(m.values["log_spectral_norm"], 4) for m in found.measured} == {
+        "a": 0.0, "a.weight": 0.6021, ".weight": 0.9542,
+    }  # fmt: skip
+
+
+def test_a_matrix_of_low_rank_has_no_bulk_and_so_no_count_of_spikes():
+    model = nn.Linear(4, 4, bias=False)
+    model.weight.data = torch.diag(torch.tensor([5.0, 3.0, 0.0, 0.0]))
+    (layer,) = inspect_weights(model, **FAST).measured
+    assert "spikes" not in layer.values and "bulk_edge" not in layer.values
+    told = "half of the eigenvalues or more are 0: there is no bulk of noise"
+    assert layer.reasons["spikes"] == layer.reasons["bulk_edge"] == told
+
+
 def with_spectrum(sigma, *, rows=None, columns=None):
     """A dense matrix whose singular values are exactly ``sigma``."""
     left, _ = torch.linalg.qr(torch.randn(rows or len(sigma), len(sigma), dtype=torch.float64))

@@ -13,6 +13,7 @@ from triplepoint.records import Record
 from triplepoint.report import render, write_report
 from triplepoint.report.spectra_activations import dead_units, site_table, whole_numbers
 from triplepoint.report.spectra_density import density_view, histogram
+from triplepoint.report.spectra_profiles import depth_figure
 from triplepoint.report.spectra_roles import ROLES, SYMBOLS, role_of
 from triplepoint.report.spectra_rows import sheets_of
 from triplepoint.report.spectra_tables import change_table, unmatched
@@ -304,6 +305,26 @@ def test_depth_has_a_place_for_what_is_outside_the_blocks():
     assert open_mark["marker"]["symbol"] == ["star-open"]
     (norm,) = [t for t in figure["data"] if t["name"] == "embedding" and t["yaxis"] == "y4"]
     assert norm["y"] == [10.0]  # the root of 10^2
+
+
+@pytest.mark.parametrize(
+    ("logs", "kind", "dtick"),
+    [
+        ((2.0, 2.4), "linear", None),  # norms of 10 to 16: on a logarithmic axis no 1, 2 or 5
+        ((0.0, 3.0), "log", "D2"),
+        ((-30.0, 20.0), "log", 5),  # 25 decades
+    ],
+)
+def test_every_axis_has_some_ticks_and_not_too_many(logs, kind, dtick):
+    names = list(VALUES)[: len(logs)]
+    found = {name: log for name, log in zip(names, logs, strict=True)}
+    records = [
+        dataclasses.replace(r, value=found[r.site]) if r.metric == "log_spectral_norm" else r
+        for r in records_of(names=names)
+    ]
+    (sheet,) = sheets_of(inspect_manifest(told(names=names)), records)
+    axis = depth_figure(sheet)["layout"]["yaxis4"]
+    assert (axis["type"], axis.get("dtick")) == (kind, dtick)
 
 
 @pytest.mark.parametrize(

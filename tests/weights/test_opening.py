@@ -68,6 +68,53 @@ def test_weights_beside_an_optimiser_are_found_and_the_rest_is_named(tmp_path, s
     assert checkpoint.left_out == ("optimizer", "epoch")
 
 
+@pytest.mark.parametrize("key", ["net", "model"])
+def test_moments_of_an_optimiser_are_no_weights_wherever_it_lies(tmp_path, key):
+    model = nn.Linear(3, 4)
+    optimiser = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2, 3)).sum().backward()
+    optimiser.step()
+    saved = {key: model.state_dict(), "step": torch.tensor(1), "opts": [optimiser.state_dict()]}
+    torch.save(saved, tmp_path / "w.pt")
+    checkpoint = open_checkpoint(tmp_path / "w.pt")
+    assert list(checkpoint.entries) == [f"{key}.weight", f"{key}.bias", "step"]
+    assert checkpoint.left_out == ("opts",)
+    torch.save(optimiser.state_dict(), tmp_path / "o.pt")
+    problem, _ = lines_of(open_checkpoint, tmp_path / "o.pt")
+    assert problem.endswith("o.pt holds no tensors (it holds an optimiser's state).")
+
+
+def test_every_tensor_has_a_name_of_its_own_however_it_is_nested(tmp_path):
+    one, two, three, four = (torch.full((2,), float(i)) for i in range(1, 5))
+    torch.save({"a": {"b": one}, "a.b": two, "c": [three, (four, "x")]}, tmp_path / "w.pt")
+    checkpoint = open_checkpoint(tmp_path / "w.pt")
+    found = {name: checkpoint.read(name).tolist() for name in checkpoint.entries}
+    assert found == {"a.b": [1, 1], "a.b#2": [2, 2], "c.0": [3, 3], "c.1.0": [4, 4]}
+    assert checkpoint.left_out == ("c.1.1",)
+
+
+def test_a_tensor_alone_is_a_checkpoint(tmp_path):
+    torch.save(torch.ones(2, 3), tmp_path / "w.pt")
+    same(open_checkpoint(tmp_path / "w.pt"), {"tensor": torch.ones(2, 3)})
+
+
+def test_names_are_shown_in_characters_that_a_terminal_and_a_file_can_take(tmp_path):
+    state = {"\x1b[31mred": torch.ones(1), "half\ud800": torch.ones(2), "λ b": torch.ones(3)}
+    torch.save(state, tmp_path / "w.pt")
+    checkpoint = open_checkpoint(tmp_path / "w.pt")
+    assert list(checkpoint.entries) == ["\\x1b[31mred", "half\\ud800", "λ b"]
+    assert checkpoint.read("half\\ud800").tolist() == [1, 1]
+
+
+def test_a_path_that_the_system_refuses_is_told(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for path in (tmp_path / ("x" * 3000), tmp_path / "loop"):
+        problem, remedy = lines_of(open_checkpoint, path)
+        assert problem.startswith(f"{path} cannot be read (")
+        assert remedy == "Check the path and its permissions."
+        assert steps_of(path) == {}
+
+
 def test_a_model_that_has_a_part_called_model_is_not_taken_apart(tmp_path):
     torch.save(
         {"model": {"w": torch.ones(2)}, "head": torch.ones(3), "note": "x"}, tmp_path / "w.pt"

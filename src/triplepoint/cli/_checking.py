@@ -28,10 +28,15 @@ def model_to_check(name: str, *, op: str | None, attention: str | None, seed: in
 
     Raises:
         UnknownNameError: If there is no such size, op or attention.
-        PlanError: If what is asked does not fit the model.
+        PlanError: If what is asked does not fit the model, or a file of weights is given.
         RunFolderError: If the folder is no run folder.
         CheckpointError: If the run's weights are damaged or another model's.
     """
+    if os.path.isfile(name):
+        raise PlanError(
+            f"{name} is a file, and nothing in it says of which model its weights are.\n"
+            "Give a named size or a run folder; a module of your own is checked by triplepoint.check_causality(model)."
+        )
     size, folder = size_of(name), Path(name) if os.path.isdir(name) else None
     shape, own_op = ({}, None) if folder is None else _of_run(folder)
     if folder is not None and (op, attention) != (None, None):

@@ -29,10 +29,16 @@ from triplepoint.report.spectra_words import CAUTION, headline
 
 ROWS = 20
 """Matrices listed without ``--verbose``."""
-NAME = 27
-"""Characters of a matrix's name that fit beside its numbers in 100 columns; its end tells most."""
+NAME, SHORT_NAME = 27, 24
+"""Characters of a matrix's name that fit beside its numbers in 100 columns, or in 80; its end tells most."""
 EXPONENT = 22
 """Characters of an exponent with its interval, or of the reason why there is none."""
+WIDE = 95
+"""Columns from which on all numbers fit; with fewer, the effective rank and the largest singular value are left out."""
+
+UNSPLIT = (
+    "Nothing was split: no fused q, k, v, or no numbers of heads that tell which rows they are."
+)
 
 
 def show_inspection(run: InspectionRun, *, json: bool, verbose: bool) -> None:
@@ -54,6 +60,10 @@ def show_inspection(run: InspectionRun, *, json: bool, verbose: bool) -> None:
             out.print(_steps(sheets))
         _show_matrices(out, sheets[-1], verbose)
     _show_data(out, run)
+    if run.facts["asked"]["split_qkv"] and not any(
+        r.name.endswith("[q]") for s in sheets for r in s.rows
+    ):
+        out.print(UNSPLIT, soft_wrap=True)
     for sheet in sheets if sheets[0].arm is not None else sheets[-1:]:
         _show_skipped(out, sheet, verbose)
     out.print(CAUTION, style="dim")
@@ -64,25 +74,29 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         # only a reason can be longer than its column is wide
-        more = {"max_width": EXPONENT} if column == "exponent" else {"no_wrap": True}
+        more = (
+            {"min_width": 12, "max_width": EXPONENT} if column == "exponent" else {"no_wrap": True}
+        )
         table.add_column(column, justify="right" if place else "left", **more)
     return table
 
 
 def _show_matrices(out: Console, sheet: Sheet, verbose: bool) -> None:
     rows = sheet.notable()
-    table = _table("matrix", "shape", "exponent", "heavy", "spikes", "stable\nrank", "eff.\nrank", "largest\ns. value")  # fmt: skip
+    heads = ("matrix", "shape", "exponent", "heavy", "spikes", "stable\nrank", "eff.\nrank", "largest\ns. value")  # fmt: skip
+    columns, name = (len(heads), NAME) if out.width >= WIDE else (len(heads) - 2, SHORT_NAME)
+    table = _table(*heads[:columns])
     for row in rows if verbose else rows[:ROWS]:
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(row, name)[:columns])
     out.print(ORDER, style="dim")
     out.print(table, markup=False)
     _say_rest(out, len(rows), verbose)
 
 
-def _cells(row: MatrixRow) -> list[str]:
+def _cells(row: MatrixRow, width: int) -> list[str]:
     exponent, small = exponent_cell(row)
     bad = row.values.get("non_finite_rows")
-    name = shortened(row.name, NAME) + (f"\n  {bad:.0f} rows not finite" if bad else "")
+    name = shortened(row.name, width) + (f"\n  {bad:.0f} rows not finite" if bad else "")
     heavy = {True: "yes", False: "no", None: ""}[row.heavy]
     ranks = [shown(m, row.values.get(m)) for m in ("stable_rank", "effective_rank")]
     if exponent == "\N{EN DASH}":

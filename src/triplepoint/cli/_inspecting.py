@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shlex
 import sys
 from collections.abc import Collection, Iterator
@@ -31,6 +32,8 @@ from triplepoint.weights import Checkpoint, load_into
 
 WINDOWS, BATCH = 128, 8
 """Fixed windows of each split, as in training; so many at a time."""
+FEWEST = 40
+"""Resamples of which one lies beyond each end of a 95 % percentile interval."""
 EMBEDDED = "embedded"
 """What ``--data`` calls the corpus that comes with Python."""
 
@@ -42,9 +45,13 @@ def chosen_metrics(
 
     Raises:
         UnknownNameError: If there is no such metric.
-        PlanError: If one needs data and there are none.
+        PlanError: If one needs data and there are none, or none is named.
     """
-    names = [name.strip() for name in given.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+    if given and not names:
+        raise PlanError(
+            f"--metrics {given!r} names no metric.\nLeave it out for all, or name some: stable_rank,spikes."
+        )
     for name in names:
         if name not in DEFINITIONS:
             raise unknown_name("metric", name, DEFINITIONS)
@@ -62,13 +69,36 @@ def opened(name: str, other: str | None) -> list[Subject]:
 
     Raises:
         CheckpointError: If one cannot be read, or the two have nothing in common.
+        UnknownNameError: If one reads like a size and is none.
+        PlanError: If a path is not UTF-8.
     """
+    for given in (name, other or name):
+        _refuse_unwritable(given)
+        if (
+            given not in SIZES
+            and not os.path.lexists(given)
+            and re.fullmatch(r"(gpt2|llama|vit)-[\d.]+\w?", given)
+        ):
+            raise unknown_name("size, file or folder", given, SIZES)
     if other is None:
         return [_of_size(name)] if _is_size(name) else subjects_of(name)
     if not (_is_size(name) or _is_size(other)):
         return subjects_of(name, other)
     both = (_of_size(n) if _is_size(n) else subjects_of(n)[-1] for n in (name, other))
     return comparable(*both)
+
+
+def _refuse_unwritable(path: str) -> None:
+    """Refuse a path that no manifest, table or page can hold: Linux takes any bytes for a name.
+
+    Raises:
+        PlanError: If it is not UTF-8.
+    """
+    if not path.isascii() and path.encode(errors="replace").decode() != path:
+        raise PlanError(
+            f"{path!a} is no text in UTF-8, and could not be written into records and report.\n"
+            "Rename it, or give a link of another name."
+        )
 
 
 def _is_size(name: str) -> bool:
@@ -160,14 +190,20 @@ def measure(
     """Measure into the run folder, showing progress; a finished one is read.
 
     Raises:
-        PlanError: If ``bootstrap`` is negative.
+        PlanError: If ``bootstrap`` is negative, or too few for an interval; or if a path is not UTF-8.
         RunFolderError: If the folder is another run's, or cannot be written.
     """
+    if 0 < bootstrap < FEWEST:
+        raise PlanError(
+            f"--bootstrap {bootstrap} is too few for a 95 % interval: its ends are what 1 resample in 40 exceeds.\n"
+            f"Try --bootstrap 200, at least {FEWEST}, or 0 for no interval."
+        )
     if bootstrap < 0:
         raise PlanError(f"--bootstrap must not be negative, got {bootstrap}.\nTry --bootstrap 200, or 0 for no interval.")  # fmt: skip
     seen = None
     if data is not None:
         seen = {"sha256": data.facts["sha256"], "windows": WINDOWS, "metrics": sorted(activations or ())}  # fmt: skip
+    _refuse_unwritable(str(out or ""))
     asked = {subject.key: subject.identity() for subject in subjects}
     path = out or default_folder("inspect", asked, metrics, split_qkv, bootstrap, seen)
     facts = {"command": shlex.join(["triplepoint", *sys.argv[1:]])}

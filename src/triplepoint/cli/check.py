@@ -11,7 +11,7 @@ def check(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A named size, or a run folder for its best weights.", show_default=False)],
     op: Annotated[str | None, typer.Option(help="Swapped in for the norms. Default: the run's, or none.")] = None,
     attention: Annotated[str | None, typer.Option(help="Of a gpt2 or llama size: sdpa, gated, diff_v1, ...")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of a named size's weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of a named size's weights.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else on stdout.")] = False,
 ) -> None:  # fmt: skip
     """Check causality, length, batch, determinism and train/eval agreement; exit status 1 if one is broken."""

@@ -69,16 +69,21 @@ def _values(spectrum: Spectrum) -> dict[str, float]:
     found = {"non_finite_rows": float(spectrum.bad_rows)}
     if not len(spectrum.evals):
         return found
+    if _has_bulk(spectrum):
+        found |= {"bulk_edge": bulk.edge, "spikes": float(bulk.spikes)}
     return {
         **found,
         "effective_rank": ranks.effective,
         "effective_rank_sq": ranks.effective_sq,
         "participation_ratio": ranks.participation,
         "stable_rank": ranks.stable,
-        "bulk_edge": bulk.edge,
-        "spikes": float(bulk.spikes),
         **log_norms(spectrum.evals),
     }
+
+
+def _has_bulk(spectrum: Spectrum) -> bool:
+    """Return whether most eigenvalues are above 0: else their median is no measure of noise."""
+    return 2 * int((spectrum.evals > 0).sum()) > len(spectrum.evals)
 
 
 def _tail_values(fit: PowerLawFit | None, spectrum: Spectrum) -> dict[str, float]:
@@ -117,6 +122,9 @@ def _reasons(
     if not float(spectrum.evals.max()):
         for metric in ("log_norm", "log_spectral_norm"):
             yield metric, "all entries are 0"
+    if not _has_bulk(spectrum):
+        for metric in ("bulk_edge", "spikes"):
+            yield metric, "half of the eigenvalues or more are 0: there is no bulk of noise"
     if compared is not None:
         yield "heavy_tailed", compared.reason
         if compared.exponent_same_tail is None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from triplepoint.inspection.sources import TensorInfo
+from triplepoint.weights.checkpoint import distinct
 
 _FLOATS = {"float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2",
            "float8_e4m3fnuz", "float8_e5m2fnuz"}  # fmt: skip
@@ -62,7 +63,7 @@ def matrices_of(
     reason = info.reason or _why_not(info)
     if reason:
         return reason
-    name = info.name.removesuffix(".weight")
+    name = info.name.removesuffix(".weight") or info.name
     shape = info.shape
     if len(shape) == 3 and _EXPERTS.search(info.name):
         found = [_expert(name, shape, index) for index in range(shape[0])]
@@ -73,6 +74,27 @@ def matrices_of(
     if not found:
         return f"{len(shape)} axes, and neither a convolution's nor experts': which make a matrix is not known"
     return _too_small(found) or _too_large(found, max_side) or found
+
+
+def distinctly_named(
+    plan: Mapping[str, list[Matrix] | str],
+) -> dict[str, list[Matrix] | str]:
+    """Return matrices by tensor so that no two have one name: of ``a`` and ``a.weight`` the second keeps its ending."""
+    taken: set[str] = set()
+    named: dict[str, list[Matrix] | str] = {}
+    for tensor, found in plan.items():
+        if isinstance(found, str):
+            named[tensor] = found
+            continue
+        named[tensor] = []
+        for matrix in found:
+            name = matrix.name
+            if name in taken:
+                ending = matrix.name.removeprefix(tensor.removesuffix(".weight"))
+                name = distinct(f"{tensor}{ending}", taken)
+            taken.add(name)
+            named[tensor].append(dataclasses.replace(matrix, name=name))
+    return named
 
 
 def _why_not(info: TensorInfo) -> str | None:

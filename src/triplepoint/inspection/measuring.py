@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from triplepoint.errors import CheckpointError, unknown_name
 from triplepoint.inspection.definitions import WEIGHT_METRICS
 from triplepoint.inspection.layers import measure_matrix
-from triplepoint.inspection.matrices import Matrix, matrices_of
+from triplepoint.inspection.matrices import Matrix, distinctly_named, matrices_of
 from triplepoint.inspection.results import Inspection, Layer, Skipped
 from triplepoint.inspection.sources import Source, source_of
 from triplepoint.records import Record
@@ -96,7 +96,7 @@ def inspect_weights(
     wanted = _known(metrics)
     source = source_of(given, step=step)
     options = {"split_qkv": split_qkv, "config": source.config, "max_side": max_side}
-    plan = {info.name: matrices_of(info, **options) for info in source.tensors}
+    plan = distinctly_named({info.name: matrices_of(info, **options) for info in source.tensors})
     total = sum(_work(m) for found in plan.values() if not isinstance(found, str) for m in found)
     measured: list[Layer] = []
     skipped: list[Skipped] = []

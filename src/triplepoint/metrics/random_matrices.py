@@ -33,7 +33,7 @@ class Bulk:
     edge: float
     """Upper end of the bulk, ``noise_sd^2 (sqrt m + sqrt n)^2``."""
     spike_threshold: float
-    """What the largest eigenvalue of pure noise exceeds in 1 % of draws."""
+    """What the largest eigenvalue of pure noise of this level exceeds in 1 % of draws."""
     spikes: int
     """Eigenvalues above ``spike_threshold``."""
     soft_rank: float
@@ -46,7 +46,9 @@ def marchenko_pastur(evals: Float[Tensor, " k"], *, rows: int, columns: int) -> 
     .. math:: \hat s^2 = \mathrm{median}(\lambda) / (m\,\mu_q), \qquad \lambda_+ = \hat s^2 (\sqrt m + \sqrt n)^2
 
     with :math:`\mu_q` the median of the Marchenko-Pastur law of ratio q = n/m. The median is moved little by a few
-    spikes, unlike the mean; where signal fills the spectrum the fit is of a bulk that is not there.
+    spikes, unlike the mean; where signal fills the spectrum the fit is of a bulk that is not there. The median of few
+    eigenvalues is uncertain itself: in simulations 1 to 2 % of elongated noise matrices had a spike, and of square ones
+    2 % with sides of 128, 4 % of 64, 6 % of 32, 8 % of 8.
 
     Args:
         evals: All min(rows, columns) eigenvalues of W^T W, zeros included, any order.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -56,7 +57,7 @@ def depth_figure(after: Sheet, before: Sheet | None = None) -> dict | None:
                 data.append(_profile(before, panel, role, shift, places[number], faint=True))
             data.append(_profile(after, panel, role, shift, places[number]))
     data = [trace for trace in data if trace["x"]]
-    return {"data": _with_legend(data), "layout": figure}
+    return {"data": _with_legend(data), "layout": _with_ticks(figure, data)}
 
 
 def step_figure(sheets: Sequence[Sheet]) -> dict | None:
@@ -76,7 +77,8 @@ def step_figure(sheets: Sequence[Sheet]) -> dict | None:
         for number, panel in enumerate(panels)
         for name in drawn
     ]
-    return {"data": _with_legend([t for t in data if t["x"]]), "layout": figure}
+    data = [trace for trace in data if trace["x"]]
+    return {"data": _with_legend(data), "layout": _with_ticks(figure, data)}
 
 
 def _filled(sheets: Sequence[Sheet]) -> list[Panel]:
@@ -104,12 +106,29 @@ def _frame(panels: Sequence[Panel]) -> tuple[dict, list[str]]:
         suffix = str(number + 1) if number else ""
         domain = [rounded(below / inner), rounded(top / inner)]
         figure[f"yaxis{suffix}"] = axis(panel.title, domain=domain, **panel.axis)
-        if panel.axis.get("type") == "log":
-            figure[f"yaxis{suffix}"]["dtick"] = "D2"
         places.append(f"y{suffix}")
         below -= GAP
     figure["xaxis"] = axis(anchor=places[-1])
     return figure, places
+
+
+def _with_ticks(figure: dict, data: Sequence[dict]) -> dict:
+    """Choose the ticks of logarithmic axes by the span of what is drawn.
+
+    Within a factor of 3 there may be no 1, 2 or 5 to be labelled: the axis becomes linear. Beyond four decades those
+    would be too many: there are about five powers of ten.
+    """
+    for name, drawn in figure.items():
+        if not name.startswith("yaxis") or drawn.get("type") != "log":
+            continue
+        own = (t["y"] for t in data if t["yaxis"] == name.replace("axis", ""))
+        values = [value for ys in own for value in ys if value > 0]
+        span = max(values) / min(values) if values else 1.0
+        if span < 3:
+            drawn["type"] = "linear"
+        else:
+            drawn["dtick"] = "D2" if span < 1e4 else math.ceil(math.log10(span) / 5)
+    return figure
 
 
 def _depth_ticks(sheet: Sheet) -> dict:

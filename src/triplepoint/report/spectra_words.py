@@ -43,7 +43,7 @@ def _word(sheet: Sheet) -> str:
     if not judged:
         return f"{_matrices(len(sheet.rows))} measured"
     heavy = len(sheet.heavy())
-    return f"{heavy} of {_matrices(len(judged))} {'is' if heavy == 1 else 'are'} heavy-tailed"
+    return f"{heavy} of {_matrices(len(judged))} {'is' if 1 in (heavy, len(judged)) else 'are'} heavy-tailed"
 
 
 def _matrices(number: int) -> str:
@@ -98,6 +98,8 @@ def _skips(sheet: Sheet) -> str:
 def _change(before: Sheet, after: Sheet, *, when: tuple[str, str]) -> str:
     """Say what differs between two checkpoints, over the matrices that both have."""
     pairs = common(before, after)
+    if pairs and all(a.values == b.values for a, b in pairs):
+        return f"Nothing that was measured differs, in any of the {_matrices(len(pairs))} that both have."
     parts = []
     if any(a.heavy is not None for _, a in pairs):
         old, new = (sum(bool(pair[side].heavy) for pair in pairs) for side in (0, 1))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -123,6 +124,17 @@ def is_bloated(listing: int, whole: int) -> bool:
         whole: Bytes of the file, or of all files.
     """
     return listing > max(SMALL_LISTING, whole // 32)
+
+
+def distinct(name: str, taken: Container[str]) -> str:
+    """Return a name that is not taken yet: with ``#2`` behind it, or ``#3``, where it is.
+
+    Example:
+        >>> distinct("a", {"a", "a#2"})
+        'a#3'
+    """
+    numbered = (f"{name}#{number}" for number in itertools.count(2))
+    return next(other for other in itertools.chain([name], numbered) if other not in taken)
 
 
 BLOCK = 128

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from triplepoint.errors import CheckpointError
-from triplepoint.weights.checkpoint import Checkpoint, Read, TensorEntry, is_bloated
+from triplepoint.weights.checkpoint import Checkpoint, Read, TensorEntry, distinct, is_bloated
 from triplepoint.weights.packed import with_packing
+from triplepoint.weights.pickles import refuse_calls
 from triplepoint.weights.safetensors_files import Place, list_safetensors
 from triplepoint.weights.ties import stored_twice
-from triplepoint.weights.torch_files import list_torch, refuse_calls
+from triplepoint.weights.torch_files import list_torch
 
 _INDEXES = ("model.safetensors.index.json", "diffusion_pytorch_model.safetensors.index.json",
             "pytorch_model.bin.index.json")  # fmt: skip
@@ -52,6 +54,14 @@ def open_checkpoint(path: str | Path, *, step: int | None = None) -> Checkpoint:
         CheckpointError: If there is nothing to read, or it is damaged, packed or hostile.
     """
     path = Path(path)
+    try:
+        _ = os.listdir(path) if os.path.isdir(path) else path.stat()
+    except FileNotFoundError as error:
+        raise CheckpointError(f"There is no file or folder {path}.\n{_beside(path)}") from error
+    except OSError as error:  # too long a name, a link to itself, a folder that may not be read
+        raise CheckpointError(
+            f"{path} cannot be read ({error.strerror or error}).\nCheck the path and its permissions."
+        ) from error
     steps = steps_of(path)
     if steps and not _files_of(path):
         return open_checkpoint(_step_folder(path, steps, step))
@@ -71,6 +81,8 @@ def steps_of(path: str | Path) -> dict[int, Path]:
 
     Ours are ``checkpoints/step-000100``; Hugging Face's Trainer writes ``checkpoint-100``.
     """
+    if not os.path.isdir(path):
+        return {}
     folders = [
         p for pattern in ("checkpoints/step-*", "checkpoint-*") for p in Path(path).glob(pattern)
     ]
@@ -179,12 +191,12 @@ def _joined(path: Path, files: list[Path], config: Mapping[str, object]) -> Chec
             places = here | places
         entries |= {entry.name: entry for entry in listed if entry.name not in entries}
     entries |= stored_twice(entries, places)
-    prefix = _common_prefix(entries)
-    stored = {name.removeprefix(prefix): name for name in entries} if prefix else {}
-    entries = {name.removeprefix(prefix): _renamed(e, prefix) for name, e in entries.items()}
+    names = _names(entries)
+    entries = {names[n]: _renamed(entry, names) for n, entry in entries.items()}
     return Checkpoint(
         path, with_packing(entries), readers,
-        stored_names=stored, left_out=left_out, config=config,
+        stored_names={shown: stored for stored, shown in names.items() if shown != stored},
+        left_out=tuple(map(_printable, left_out)), config=config,
     )  # fmt: skip
 
 
@@ -228,6 +240,23 @@ def _common_prefix(names: Mapping[str, TensorEntry]) -> str:
     return prefix
 
 
-def _renamed(entry: TensorEntry, prefix: str) -> TensorEntry:
-    tied_to = entry.tied_to and entry.tied_to.removeprefix(prefix)
-    return dataclasses.replace(entry, name=entry.name.removeprefix(prefix), tied_to=tied_to)
+def _names(entries: Mapping[str, TensorEntry]) -> dict[str, str]:
+    """Return stored name -> name: without a common prefix, in characters that any terminal and file can show."""
+    prefix = _common_prefix(entries)
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for stored in entries:
+        names[stored] = distinct(_printable(stored.removeprefix(prefix)), taken)
+        taken.add(names[stored])
+    return names
+
+
+def _printable(name: str) -> str:
+    r"""Escape what is not a visible character: ``\x1b`` would steer a terminal, half a surrogate fits no file."""
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return "".join(shown)
+
+
+def _renamed(entry: TensorEntry, names: Mapping[str, str]) -> TensorEntry:
+    tied_to = entry.tied_to and names[entry.tied_to]
+    return dataclasses.replace(entry, name=names[entry.name], tied_to=tied_to)

@@ -1,39 +1,31 @@
 """Listing and reading what ``torch.save`` wrote, without running anything that the file asks for.
 
 A ``.pt`` file is a zip archive: ``data.pkl`` says which tensors there are, one record each holds their
-numbers. A pickle is a program. It is read here opcode by opcode first, and refused unless all that it
-calls are the few functions that rebuild tensors; only then does ``torch.load(weights_only=True,
-mmap=True)`` see it.
+numbers. A pickle is a program. It is read opcode by opcode first (:mod:`triplepoint.weights.pickles`), and
+refused unless all that it calls are the few functions that rebuild tensors; only then does
+``torch.load(weights_only=True, mmap=True)`` see it.
 """
 
 from __future__ import annotations
 
 import math
-import pickletools
-import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from triplepoint.errors import CheckpointError
-from triplepoint.weights.checkpoint import Read, TensorEntry, is_bloated
+from triplepoint.weights.checkpoint import Read, TensorEntry, distinct, is_bloated
+from triplepoint.weights.pickles import refuse_bombs, refuse_calls
 
-_HARMLESS = {
-    "collections OrderedDict", "torch Size", "torch device", "torch Tensor",
-    "torch.nn.parameter Parameter", "torch.storage UntypedStorage", "torch.storage TypedStorage",
-    "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3",
-    "torch._utils _rebuild_parameter", "torch._utils _rebuild_parameter_with_state",
-    "torch._tensor _rebuild_from_type_v2", "torch.serialization _get_layout",
-}  # fmt: skip
-"""What a state dict needs. Fewer than torch allows: ``bytearray`` there takes any size for a few bytes."""
-_STORAGE = re.compile(r"torch \w+Storage")
 _WEIGHTS_UNDER = ("state_dict", "model_state_dict", "model", "module")
 """Keys under which training scripts put the weights beside an optimiser."""
-_DEPTH = 4
-"""Dictionaries in dictionaries that are looked into."""
+_DEPTH = 16
+"""Dictionaries and lists within each other that are looked into."""
+_OPTIMISER = {"state", "param_groups"}
+"""Keys of every optimiser's state: its moments have the shapes of weights, and are none."""
 
 
 def list_torch(path: Path) -> tuple[list[TensorEntry], Read, tuple[str, ...]]:
@@ -48,12 +40,12 @@ def list_torch(path: Path) -> tuple[list[TensorEntry], Read, tuple[str, ...]]:
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # whatever a damaged pickle or record makes torch raise
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise _damaged(path, first) from error
+        raise _damaged(path, _told(error)) from error
     tensors, left_out = _weights_of(loaded)
     if not tensors:
+        held = "an optimiser's state" if _is_optimiser(loaded) else f"a {type(loaded).__name__}"
         raise CheckpointError(
-            f"{path} holds no tensors (it holds a {type(loaded).__name__}).\n"
+            f"{path} holds no tensors (it holds {held}).\n"
             "Save the weights with torch.save(model.state_dict(), path)."
         )
     return _entries(path, tensors), lambda name: _copied(tensors[name]), left_out
@@ -63,6 +55,12 @@ def _copied(tensor: Tensor) -> Tensor:
     """Return a copy that does not lie in the mapped file; in float32 where that is wider."""
     narrow = tensor.is_floating_point() and tensor.dtype.itemsize < 4
     return tensor.to(torch.float32) if narrow else tensor.clone()
+
+
+def _told(error: Exception) -> str:
+    """Return what torch found wrong, without its advice to run the file all the same."""
+    _, _, found = str(error).partition("WeightsUnpickler error:")
+    return next(iter((found or str(error)).strip().splitlines()), type(error).__name__)
 
 
 def _damaged(path: Path, why: str) -> CheckpointError:
@@ -99,70 +97,40 @@ def _check_archive(path: Path) -> None:
     ) as error:  # zipfile lets through whatever a damaged directory makes it stumble on
         raise _damaged(path, str(error) or type(error).__name__) from error
     refuse_calls(path, pickle)
-
-
-def refuse_calls(path: Path, pickle: bytes) -> None:
-    """Refuse a pickle that calls anything but what rebuilds tensors; nothing of it is run.
-
-    Raises:
-        CheckpointError: Naming what it would call.
-    """
-    for called in calls_of(pickle):
-        if called not in _HARMLESS and not _STORAGE.fullmatch(called) and not _is_dtype(called):
-            raise CheckpointError(
-                f"{path} asks to call {called.replace(' ', '.')} when it is loaded; weights do not need "
-                "that, so it was refused and nothing was run.\n"
-                "If you trust its author, load it with torch.load(path, weights_only=False) on a machine "
-                "you can lose, and save the state_dict alone as safetensors."
-            )
-
-
-def calls_of(pickle: bytes) -> Iterator[str]:
-    """Yield ``module name`` of every global that a pickle names, up to where it is damaged, running nothing.
-
-    Example:
-        >>> import pickle
-        >>> list(calls_of(pickle.dumps({"size": complex(1, 2)}, protocol=2)))
-        ['__builtin__ complex']
-    """
-    try:
-        for code, argument, _ in pickletools.genops(pickle):
-            if code.name in ("GLOBAL", "INST"):
-                yield str(argument)
-            elif code.name == "STACK_GLOBAL":
-                # its names lie on the stack, out of sight of a reader that does not run it
-                yield "an unnamed global"
-    except Exception:  # a damaged pickle: torch says what is wrong with it
-        return
-
-
-def _is_dtype(called: str) -> bool:
-    module, _, name = called.partition(" ")
-    return module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+    refuse_bombs(path, pickle)
 
 
 def _weights_of(loaded: object) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the tensors under their dotted names, and what was left out."""
-    if not isinstance(loaded, Mapping):
-        return {}, ()
-    for _ in range(_DEPTH):
+    if isinstance(loaded, Tensor):
+        return {"tensor": loaded.detach()}, ()
+    if isinstance(loaded, Mapping) and not any(isinstance(v, Tensor) for v in loaded.values()):
         key = next((k for k in _WEIGHTS_UNDER if isinstance(loaded.get(k), Mapping)), None)
-        if key is None or any(isinstance(v, Tensor) for v in loaded.values()):
-            break
-        beside = tuple(str(k) for k in loaded if k != key)
-        tensors, left_out = _weights_of(loaded[key])
-        return tensors, beside + left_out
-    flat = dict(_flattened(loaded, "", _DEPTH))
-    left_out = tuple(name for name, value in flat.items() if not isinstance(value, Tensor))
-    return {name: t.detach() for name, t in flat.items() if isinstance(t, Tensor)}, left_out
+        if key is not None:
+            beside = tuple(str(k) for k in loaded if k != key)
+            tensors, left_out = _weights_of(loaded[key])
+            return tensors, beside + left_out
+    flat = list(_flattened(loaded, "", _DEPTH))
+    tensors = {}
+    for name, value in flat:
+        if isinstance(value, Tensor):
+            # {"a": {"b": ...}, "a.b": ...} gives one name twice
+            tensors[distinct(name, tensors)] = value.detach()
+    return tensors, tuple(name for name, value in flat if not isinstance(value, Tensor) and name)
 
 
-def _flattened(values: Mapping, prefix: str, depth: int) -> Iterator[tuple[str, object]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and depth > 1:
-            yield from _flattened(value, f"{prefix}{key}.", depth - 1)
-        else:
-            yield f"{prefix}{key}", value
+def _flattened(value: object, name: str, depth: int) -> list[tuple[str, object]]:
+    """Return the tensors in a value under dotted names, and what holds none under its own."""
+    if not isinstance(value, Mapping | list | tuple) or not depth or _is_optimiser(value):
+        return [(name, value)]
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    prefix = f"{name}." if name else ""
+    found = [pair for key, v in items for pair in _flattened(v, f"{prefix}{key}", depth - 1)]
+    return found if not name or any(isinstance(v, Tensor) for _, v in found) else [(name, value)]
+
+
+def _is_optimiser(value: object) -> bool:
+    return isinstance(value, Mapping) and value.keys() >= _OPTIMISER
 
 
 def _entries(path: Path, tensors: Mapping[str, Tensor]) -> list[TensorEntry]:
