@@ -37,6 +37,7 @@ def test_noise_is_not_called_heavy_tailed_and_planted_tails_are(figures):
     assert claims["gaussian"]["matrices"] == 200
     assert claims["gaussian"]["heavy_tailed"] <= 10
     assert claims["planted"]["heavy_tailed"] == claims["planted"]["matrices"] == 40
+    assert (claims["spiked"]["heavy_tailed"], claims["spiked"]["matrices"]) == (0, 40)
 
 
 def test_the_body_of_a_law_is_below_its_tail():

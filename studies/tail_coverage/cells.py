@@ -31,8 +31,10 @@ GAUSSIAN = (
 OTHERS = {
     "student": ((256, 512), (768, 768)),
     "planted": ((256, 512), (768, 768)),
+    "spiked": ((256, 256), (768, 768)),
 }
-"""Kinds that are no Gaussian noise: independent entries with infinite variance; a planted power law."""
+"""Kinds that are no Gaussian noise: independent entries with infinite variance; a planted power law; noise with a
+signal of rank 8."""
 
 PER_SHAPE = 20
 
@@ -71,12 +73,15 @@ def coverage(law: str, first: int, count: int, resamples: int = RESAMPLES) -> It
 
 
 def matrix(kind: str, m: int, n: int, seed: int) -> Tensor:
-    """Draw a matrix: ``gaussian``, ``student`` (2 degrees of freedom) or ``planted`` (density exponent 2.5)."""
+    """Draw a matrix: ``gaussian``, ``student`` (2 degrees of freedom), ``planted`` (density exponent 2.5) or ``spiked``."""
     generator = torch.Generator().manual_seed(seed)
     w = torch.randn(m, n, generator=generator)
     if kind == "student":
         # t with 2 degrees of freedom is a normal over the root of an exponential of mean 1
         w = w / torch.rand(m, n, generator=generator).log().neg().sqrt()
+    if kind == "spiked":
+        signal = torch.randn(m, 8, generator=generator) @ torch.randn(8, n, generator=generator)
+        w = w + 4 * n**-0.5 * signal
     if kind == "planted":
         left, _, right = torch.linalg.svd(w, full_matrices=False)
         evals = torch.rand(min(m, n), generator=generator).double() ** (-1 / 1.5)

@@ -194,3 +194,14 @@ def test_hill_by_hand_and_at_its_ends():
         "hill_exponent uses the k largest values above the next: k = 3 of 3 positive values.\n"
         "Choose k from 1 to 2."
     )
+
+
+@pytest.mark.parametrize(("n", "rank"), [(256, 8), (256, 16), (512, 5), (512, 16)])
+def test_noise_with_a_few_spikes_is_no_heavy_tail(n, rank):
+    generator = torch.Generator().manual_seed(n + rank)
+    signal = torch.randn(n, rank, generator=generator) @ torch.randn(rank, n, generator=generator)
+    noise = torch.randn(n, n, generator=generator)
+    null = tail_report(noise + 4 * n**-0.5 * signal, bootstrap=0).null
+    assert null.beyond == pytest.approx(rank, abs=2)
+    assert not null.heavy_tailed
+    assert null.reason.endswith("spikes, no tail")

@@ -224,3 +224,8 @@ def test_what_is_not_finite_is_an_error():
         "2 of 3 eigenvalues are inf or nan.\n"
         "`spectrum_of(W)` leaves out the rows of W that are not finite, and counts them."
     )
+
+
+def test_a_negative_number_of_resamples_is_refused():
+    with pytest.raises(MetricInputError, match="bootstrap is -5.\nGive 0 for no interval"):
+        fit_power_law([1.0, 2.0, 3.0], bootstrap=-5)

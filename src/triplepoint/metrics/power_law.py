@@ -89,7 +89,7 @@ def fit_power_law(
 
     Args:
         evals: Eigenvalues [N], in any order and unit; zeros and negative rounding errors are left out.
-        bootstrap: Resamples for the interval; 0 for none. Each costs about as much as a fit.
+        bootstrap: Resamples for the interval; 0 for none, below 40 its ends are the extremes seen. Each costs about as much as a fit.
         min_tail: Fewest eigenvalues that a tail needs, default :data:`SMALLEST_TAIL`.
         seed: Of the resampling.
 
@@ -110,6 +110,10 @@ def fit_power_law(
         >>> fit_power_law([1.0] * 60).reason
         '60 positive eigenvalues are equal to 4 digits: there is no tail'
     """
+    if bootstrap < 0:
+        raise MetricInputError(
+            f"bootstrap is {bootstrap}.\nGive 0 for no interval, or 200 resamples for one."
+        )
     x = positive(evals)
     count = len(x)
     if reason := _no_tail(x, min_tail):
