@@ -1,1 +1,1 @@
-"""Model size x data x op: where does bounding activations help, at which endpoint?"""
+"""A phase map: its plan is map.toml."""

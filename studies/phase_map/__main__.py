@@ -1,6 +1,6 @@
 """Run the study: ``python -m studies.phase_map [--from-records | --quick]``."""
 
-from studies.phase_map.run import main
+from studies._maps import run_map_study
 
 if __name__ == "__main__":
-    main()
+    run_map_study("phase_map")

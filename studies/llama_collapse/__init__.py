@@ -1,0 +1,1 @@
+"""A phase map: its plan is map.toml."""
