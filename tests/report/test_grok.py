@@ -374,3 +374,27 @@ def test_browser_draws_every_figure_and_follows_a_dark_page(tmp_path):
     assert int(width) <= 1280
     assert figures(page)["curves"]["layout"]["paper_bgcolor"] == "#ffffff"
     assert paper == "#15181c"
+
+
+AHEAD = {
+    "fast_forward": {"test_accuracy": 0.9876, "complexity": 82.94, "gradients": 65},
+    "isolated_slow_time_to_99": None,
+    "will_it_grok": {"words": "Expect it."},
+    "forecast": {"words": "Between here and there.", "excluded": {"some law": "not <given>"}},
+}
+
+
+def test_what_lies_ahead_is_said_with_the_laws_that_say_nothing(tmp_path):
+    row = Record(metric="val_accuracy", value=0.5, unit="share", step=1)
+    manifest = {
+        "asked": {"kind": "grok", "command": "analyse"},
+        "status": "finished",
+        "metrics": {},
+    }
+    page = render({**manifest, "ahead": AHEAD}, [row], None)
+    for part in (
+        "held-out accuracy 98.8% at C = 82.9 after 65 gradients", "no 99 % within slow time 6",
+        "Expect it.", "Between here and there.", "some law", "not &lt;given&gt;",
+    ):  # fmt: skip
+        assert part in page
+    assert 'id="ahead"' not in render({**manifest, "ahead": None}, [row], None)

@@ -186,7 +186,7 @@ FORWARD_LAG = Law(
         "lr": Between(5e-4, 2e-3),
     },
     constants={"lag, median": 2.60, "lag, observed": (1.40, 4.27)},
-    source="18 AdamW runs at p = 23, 256 hidden units: python -m studies.adamw_addition --from-records",
+    source="18 AdamW runs at p = 23, 256 hidden units (studies.adamw_addition)",
     weak_points=(
         "Leave-one-out it errs by 20.7 % on average, always saying the median slow time by 43.2 %; at the one "
         "fraction 0.7 (14 runs) by 10.6 % against 20.9 %.",

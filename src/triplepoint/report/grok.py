@@ -16,7 +16,12 @@ from triplepoint.report.grok_circles import circle_figure
 from triplepoint.report.grok_curves import curve_figure, norm_figure, tangent_figure, toy_figure
 from triplepoint.report.grok_fourier import MAPS, power_figure
 from triplepoint.report.grok_toys import toy_floors, toy_headline, toy_rows
-from triplepoint.report.grok_words import forwarded_headline, headline, one_step_headline
+from triplepoint.report.grok_words import (
+    ahead_rows,
+    forwarded_headline,
+    headline,
+    one_step_headline,
+)
 from triplepoint.report.series import Series, index
 
 KIND = "grok"
@@ -71,6 +76,8 @@ def context(manifest: Mapping, records: Sequence[Record], arrays: Mapping) -> di
         "numbers": tables.number_groups(series, runs) if command != "toy" else [],
         "toy": toy,
         "toy_rows": toy_rows(toy),
+        "ahead": ahead_rows(manifest.get("ahead") or {}),
+        "silent_laws": ((manifest.get("ahead") or {}).get("forecast") or {}).get("excluded") or {},
         "applies": manifest.get("applies") or [],
         "facts": facts.facts(manifest | _task(manifest), manifest.get("plan") or {}),
         "maps": MAPS,

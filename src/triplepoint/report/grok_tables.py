@@ -40,6 +40,9 @@ NUMBERS = {
     "fourier_cosine_mean": "Mean cosine between features",
     "unit_concentration": "Concentration of a unit on its best frequency",
     "fourier_gini": "Gini coefficient of the power",
+    "off_manifold_distance": "Distance from the zero-loss manifold",
+    "restricted_loss": "Loss with only the key frequencies left",
+    "excluded_loss": "Loss with the key frequencies taken out",
 }  # fmt: skip
 """Metric -> how the table calls it, in its order."""
 SHARES = {

@@ -104,3 +104,21 @@ def forwarded_headline(series: Series, run: Run) -> tuple[str, str, str]:
         f"After {as_.count(steps)} gradients: {text[0].lower()}{text[1:]}",
         tone,
     )
+
+
+def ahead_rows(ahead: Mapping) -> list[tuple[str, str]]:
+    """Return (question, answer) about what lies ahead of a checkpoint; nothing where it was not computed."""
+    if not ahead:
+        return []
+    end, t99 = ahead["fast_forward"], ahead["isolated_slow_time_to_99"]
+    reached = "no 99 % within slow time 6" if t99 is None else f"99 % in slow time {t99:.2f}"
+    return [
+        (
+            "Fast-forward from here",
+            f"held-out accuracy {end['test_accuracy']:.1%} at C = {end['complexity']:.1f} after "
+            f"{end['gradients']} gradients",
+        ),
+        ("Isolated flow from here", reached),
+        ("Can the task generalise?", ahead["will_it_grok"]["words"]),
+        ("When?", ahead["forecast"]["words"]),
+    ]

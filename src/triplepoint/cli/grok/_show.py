@@ -10,6 +10,7 @@ from rich.table import Table
 
 from triplepoint.cli._output import console, print_json
 from triplepoint.report import write_report
+from triplepoint.report.grok_words import ahead_rows
 
 if TYPE_CHECKING:
     from triplepoint.experiments.folders import GrokRun
@@ -137,23 +138,9 @@ def show_analysis(found: dict, page: Path) -> None:
             table.add_row(label, format(found[name], spec))
     out.print(f"{found['task']}", style="bold")
     out.print(table)
-    for line in _ahead_lines(found):
-        out.print(line, soft_wrap=True)
+    for question, answer in ahead_rows(found if found["fast_forward"] else {}):
+        out.print(f"[bold]{question}[/bold] {answer}", soft_wrap=True)
     left_out = [part for part in found["applies"] if not part["applies"]]
     for part in left_out:
         out.print(f"Left out, {part['part']}: {part['reason']}.", style="dim", soft_wrap=True)
     out.print(f"Report: {page}", soft_wrap=True)
-
-
-def _ahead_lines(found: dict) -> list[str]:
-    if found["fast_forward"] is None:
-        return []
-    end, t99 = found["fast_forward"], found["isolated_slow_time_to_99"]
-    return [
-        f"Fast-forward from here: held-out accuracy {end['test_accuracy']:.1%} at C = {end['complexity']:.1f} after "
-        f"{end['gradients']} gradients.",
-        "Isolated flow from here: "
-        + (f"99 % in slow time {t99:.2f}." if t99 is not None else "no 99 % within slow time 6."),
-        found["will_it_grok"]["words"],
-        f"When: {found['forecast']['words']}",
-    ]
