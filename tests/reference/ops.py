@@ -39,3 +39,9 @@ def derf(x, *, gain, shift, alpha, inner_shift):
 def hardtanh(x, *, gain, shift, alpha=1.0):
     """Sort the three candidates and take the middle one."""
     return [g * sorted([-1.0, alpha * v, 1.0])[1] + b for v, g, b in zip(x, gain, shift)]  # noqa: B905
+
+
+def bhyt(x, *, gain, shift, lam, kappa):
+    """gain tanh(lam / kappa x / rms) + shift, rms of the token with 1e-6 under the root."""
+    rms = math.sqrt(sum(v * v for v in x) / len(x) + 1e-6)
+    return [g * math.tanh(lam / kappa * v / rms) + b for v, g, b in zip(x, gain, shift)]  # noqa: B905

@@ -1,6 +1,7 @@
 """Layers that can stand where a normalisation layer stood. One file per op."""
 
 from triplepoint.ops._base import NormOp as NormOp
+from triplepoint.ops.bhyt import BHyT as BHyT
 from triplepoint.ops.derf import Derf as Derf
 from triplepoint.ops.derf import DynamicErf as DynamicErf
 from triplepoint.ops.dyt import DynamicTanh as DynamicTanh
@@ -20,5 +21,6 @@ OPS: dict[str, type[NormOp]] = {
     "derf": Derf,
     "hardtanh": HardTanh,
     "hardtanh_alpha": HardTanhAlpha,
+    "bhyt": BHyT,
 }
 """Name on the command line and in records -> op. A new op adds its line here and its presets."""

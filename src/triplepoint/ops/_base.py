@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from typing import ClassVar
 
 import torch
@@ -133,6 +134,57 @@ class Affine(NormOp):
     def extra_repr(self) -> str:
         """Show the width and which affine parameters there are."""
         return f"{self.dim}, affine={self.weight is not None}, bias={self.bias is not None}"
+
+
+class Squashing(Affine):
+    """Shared by the ops that bound: gain and shift around a squashing function of the pre-activation."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def squash(z: Tensor) -> Tensor:
+        """Bound each element to [-1, 1]; odd and rising."""
+
+    @abc.abstractmethod
+    def pre_activation(self, x: Tensor) -> Tensor:
+        """Return what is squashed, in float32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the op to ``[*batch, dim]``: computed in float32, returned in the dtype of ``x``."""
+        return self._affine(self.squash(self.pre_activation(x)), x.dtype)
+
+
+class Tanh(Squashing):
+    """Squashes by the hyperbolic tangent."""
+
+    slope_edge = 2.0
+    """1 - tanh(2)^2 = 0.0707."""
+
+    @classmethod
+    def exact_edge(cls, dtype: torch.dtype) -> float:
+        """Return the |z| from which tanh(z) rounds to 1: 3.47 in bfloat16, 9.01 in float32."""
+        return math.atanh(last_below_one(dtype))
+
+    @staticmethod
+    def squash(z: Tensor) -> Tensor:
+        """Return ``tanh(z)``."""
+        return torch.tanh(z)
+
+
+class Clip(Squashing):
+    """Squashes by clipping at one."""
+
+    slope_edge = 1.0
+    """The slope is 1 inside and 0 outside."""
+
+    @classmethod
+    def exact_edge(cls, dtype: torch.dtype) -> float:
+        """Return 1: beyond it the output is exactly 1 in every dtype."""
+        return 1.0
+
+    @staticmethod
+    def squash(z: Tensor) -> Tensor:
+        """Return ``z`` clipped to [-1, 1]."""
+        return z.clamp(-1.0, 1.0)
 
 
 def scalar(value: float, *, device: torch.device | None, dtype: torch.dtype | None) -> nn.Parameter:

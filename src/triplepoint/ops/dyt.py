@@ -5,20 +5,14 @@ Axes: ``*batch`` any leading axes, ``dim`` the axis the replaced norm ran over.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triplepoint.ops._base import (
-    Affine,
-    last_below_one,
-    scalar,
-)
+from triplepoint.ops._base import Tanh, scalar
 
 
-class DyT(Affine):
+class DyT(Tanh):
     r"""Elementwise replacement for LayerNorm.
 
     .. math:: \mathrm{DyT}(x) = \gamma \odot \tanh(\alpha x) + \beta
@@ -46,9 +40,6 @@ class DyT(Affine):
         [0.0, 1.0]
     """
 
-    slope_edge = 2.0
-    """1 - tanh(2)^2 = 0.0707."""
-
     def __init__(
         self,
         dim: int,
@@ -65,15 +56,6 @@ class DyT(Affine):
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``alpha * x`` in float32, the argument of the tanh."""
         return self.alpha.float() * x.float()
-
-    @classmethod
-    def exact_edge(cls, dtype: torch.dtype) -> float:
-        """Return the |z| from which tanh(z) rounds to 1: 3.47 in bfloat16, 9.01 in float32."""
-        return math.atanh(last_below_one(dtype))
-
-    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Apply the op: computed in float32, returned in the dtype of ``x``."""
-        return self._affine(torch.tanh(self.pre_activation(x)), x.dtype)
 
 
 DynamicTanh = DyT

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triplepoint.ops._base import Affine, scalar
+from triplepoint.ops._base import Clip, scalar
 
 
-class HardTanh(Affine):
+class HardTanh(Clip):
     r"""Clip each element at one: the probe of arXiv 2604.23434, with no alpha.
 
     .. math:: \mathrm{HardTanh}(x) = \gamma \odot \mathrm{clip}(x, -1, 1) + \beta
@@ -28,24 +28,12 @@ class HardTanh(Affine):
         [-1.0, 0.25, 1.0]
     """
 
-    slope_edge = 1.0
-    """The slope is 1 inside and 0 outside."""
-
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``x`` in float32, what is clipped."""
         return x.float()
 
-    @classmethod
-    def exact_edge(cls, dtype: torch.dtype) -> float:
-        """Return 1: beyond it the output is exactly 1 in every dtype."""
-        return 1.0
 
-    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Apply the op: computed in float32, returned in the dtype of ``x``."""
-        return self._affine(self.pre_activation(x).clamp(-1.0, 1.0), x.dtype)
-
-
-class HardTanhAlpha(Affine):
+class HardTanhAlpha(Clip):
     r"""HardTanh with DyT's learnable slope: our extension, not in the paper.
 
     .. math:: y = \gamma \odot \mathrm{clip}(\alpha x, -1, 1) + \beta
@@ -63,8 +51,6 @@ class HardTanhAlpha(Affine):
         [0.5, 1.0]
     """
 
-    slope_edge = 1.0
-
     def __init__(
         self,
         dim: int,
@@ -81,12 +67,3 @@ class HardTanhAlpha(Affine):
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``alpha * x`` in float32, what is clipped."""
         return self.alpha.float() * x.float()
-
-    @classmethod
-    def exact_edge(cls, dtype: torch.dtype) -> float:
-        """Return 1: beyond it the output is exactly 1 in every dtype."""
-        return 1.0
-
-    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Apply the op: computed in float32, returned in the dtype of ``x``."""
-        return self._affine(self.pre_activation(x).clamp(-1.0, 1.0), x.dtype)

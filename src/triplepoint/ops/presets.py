@@ -92,6 +92,14 @@ PRESETS: dict[str, dict[str, Preset]] = {
             source=f"ours: {_SCALE}, DyT's alphas",
         ),
     },
+    "bhyt": {
+        "recommended": Preset(
+            name="recommended",
+            alpha=None,
+            embedding_scale=False,
+            source="arXiv 2601.09719, the exact form: lambda 2, kappa 10",
+        ),
+    },
     "layernorm": {
         "recommended": Preset(
             name="recommended", alpha=None, embedding_scale=False, source="as the model has it"
