@@ -24,14 +24,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from studies._arms import run_missing
 from studies._cells import complete, read_cells
 
 from benchmarks._op_speed import DTYPES, SHAPES, Shape, liger_state, ratios, time_ops
 from triplepoint.models import config_of, model_of, parameter_counts
 from triplepoint.recipes import Recipe
 from triplepoint.records import Record
-from triplepoint.sweeps import Cell, DataSpec, versions
+from triplepoint.sweeps import Cell, DataSpec, run_cell, versions
 
 ARMS = ("layernorm", "dyt:recommended", "dyt:paper")
 LOOKS = (25, 50, 100, 175, 250, 375, 500, 700, 1000, 1400, 1500)
@@ -126,7 +125,7 @@ def train_cells(plan: Plan, out: Path) -> dict[str, dict[str, float]]:
     """Train the cells that have no stored records, and return cell -> what a reader quotes."""
     cells, stored = plan.cells(out / "runs"), out / "training"
     for name, cell in cells.items():
-        run_missing({name: cell}, stored)
+        complete({name: lambda c=cell: run_cell(c).records}, stored)
         shutil.rmtree(cell.path / "checkpoints", ignore_errors=True)
     found = {name: quoted(records) for name, records in read_cells(cells, stored).items()}
     for tokens in plan.tokens:
