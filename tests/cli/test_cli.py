@@ -282,7 +282,11 @@ def test_ctrl_c_says_how_to_resume_and_the_same_command_does(tmp_path, text):
 
     given = [sys.executable, "-m", "triplepoint.cli.main", "screen", *SMALL, "--data", str(text), "--steps", "4000",
              "--seeds", "1", "--candidates", "dyt", "--workers", "2", "--out", str(tmp_path / "run")]  # fmt: skip
-    process = subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # what runs in the background of a script ignores it, and hands that on
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     until = time.monotonic() + 90
     while time.monotonic() < until and not list(
         (tmp_path / "run").glob("arms/*/*/*/records.jsonl")
