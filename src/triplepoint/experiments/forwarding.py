@@ -8,30 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from triplepoint.checkpoints import Checkpoints, Snapshot
-from triplepoint.experiments.embeddings import EMBEDDING_DEFINITIONS, EmbeddingWatch
+from triplepoint.experiments.embeddings import EmbeddingWatch
 from triplepoint.experiments.folders import OpenRun, load_run, open_run
 from triplepoint.experiments.specs import TaskSpec, first_layer
 from triplepoint.grokking import FastForward, fast_forward
 from triplepoint.grokking.forwarding import Glimpse
+from triplepoint.monitoring import definitions
 from triplepoint.records import Record
 
 SCOPE = (
     "The minimiser of C = ||W1|| ||W2*(W1)|| for a bias-free two-layer net with squared error: an end point, not "
     "the path of any optimiser."
 )
-DEFINITIONS = {
-    "complexity": {
-        "definition": "C = ||W1||_F ||W2*(W1)||_F, W2* the optimal second layer",
-        "unit": "1",
-        "source": "triplepoint",
-    },
-    "val_accuracy": {
-        "definition": "share of held-out samples whose largest output is the right one; it steers nothing",
-        "unit": "share",
-        "source": "triplepoint",
-    },
-    **EMBEDDING_DEFINITIONS,
-}
+DEFINITIONS = definitions("mse")
+"""The monitor's."""
 
 
 def run_fast_forward(

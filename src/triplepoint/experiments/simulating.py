@@ -16,11 +16,12 @@ from torch import Tensor
 
 from triplepoint.checkpoints import Checkpoints, Snapshot
 from triplepoint.errors import PlanError, unknown_name
-from triplepoint.experiments.embeddings import EMBEDDING_DEFINITIONS, EmbeddingWatch
+from triplepoint.experiments.embeddings import EmbeddingWatch
 from triplepoint.experiments.folders import GrokRun, OpenRun, load_run, open_run, times_of
 from triplepoint.experiments.specs import TaskSpec, first_layer
 from triplepoint.grokking import Point, as_module, bogacki_shampine, euler, simulate
 from triplepoint.grokking.trajectories import Integrator, Visit
+from triplepoint.monitoring import definitions
 from triplepoint.records import Record
 
 SCOPE = (
@@ -33,48 +34,19 @@ SAVE_EVERY_S = 20.0
 INTEGRATORS = ("euler", "adaptive")
 
 DEFINITIONS = {
+    **definitions("mse"),
     "train_loss": {
         "definition": "sum over samples and outputs of the squared error, training samples",
         "unit": "sum of squares",
         "source": "arXiv 2511.01938",
-    },
-    "train_accuracy": {
-        "definition": "share of training samples whose largest output is the right one",
-        "unit": "share",
-        "source": "triplepoint",
-    },
-    "val_accuracy": {
-        "definition": "the same on the held-out samples",
-        "unit": "share",
-        "source": "triplepoint",
-    },
-    "slow_time": {
-        "definition": "2 lam times the time of theta' = -grad(L + lam ||theta||^2), L a sum of squares",
-        "unit": "1",
-        "source": "triplepoint; eq. 20 of arXiv 2511.01938 is written in it",
     },
     "seconds": {
         "definition": "wall seconds since the run began, interruptions left out",
         "unit": "s",
         "source": "triplepoint",
     },
-    "complexity": {
-        "definition": "C = ||W1||_F ||W2*(W1)||_F, W2* the optimal second layer",
-        "unit": "1",
-        "source": "triplepoint",
-    },
-    "norm_sq": {
-        "definition": "V = ||W1||^2 + ||W2||^2",
-        "unit": "1",
-        "source": "arXiv 2511.01938",
-    },
-    "weight_norm_sq": {
-        "definition": "squared Frobenius norm of one weight",
-        "unit": "1",
-        "source": "triplepoint",
-    },
-    **EMBEDDING_DEFINITIONS,
 }
+"""The monitor's, but for the loss: the paper's is a sum."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
