@@ -112,7 +112,7 @@ def test_an_op_class_means_its_recommended_preset():
 def test_an_op_class_of_ones_own_has_no_preset():
     class Identity(NormOp):
         @classmethod
-        def from_norm(cls, norm):
+        def from_facts(cls, facts):
             return cls()
 
         def forward(self, x):

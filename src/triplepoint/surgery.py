@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from triplepoint.errors import ModelError
 from triplepoint.families import NormSite, find_norms, locations
-from triplepoint.ops import OPS, NormOp, parse_op_name
+from triplepoint.ops import OPS, NormOp, facts_of, parse_op_name
 from triplepoint.ops.presets import Preset
 
 Where = Callable[[NormSite], bool] | str | Iterable[str] | None
@@ -207,7 +207,7 @@ def _own_ops(model: nn.Module) -> list[NormSite]:
     """Norms that are ops of this library already: they can be swapped again."""
     names = {op: name for name, op in OPS.items()}
     return [
-        NormSite(path=path, kind=names.get(type(module), "op"), role=getattr(module, "role", "other"), depth=None, module=module)
+        NormSite(path=path, kind=names.get(type(module), "op"), role=getattr(module, "role", "other"), depth=None, module=module, facts=facts_of(module))
         for path, module in model.named_modules()
         if isinstance(module, NormOp)
     ]  # fmt: skip
@@ -225,9 +225,8 @@ def _born(
     norm = site.module
     born = {}
     if preset is not None and preset.alpha is not None:
-        width = getattr(norm, "dim", None) or norm.normalized_shape[0]
-        born["alpha"] = preset.alpha(width, site.role)
-    op = op_class.from_norm(norm, **born)
+        born["alpha"] = preset.alpha(site.facts.dim, site.role)
+    op = op_class.from_facts(site.facts, **born)
     if near is not None and next(norm.parameters(), None) is None:
         # a norm without parameters does not say where it is
         op.to(device=near.device, dtype=near.dtype)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
+from triplepoint.ops import NormFacts, facts_of
+
 ROLES = (
     "pre_attn", "post_attn", "pre_mlp", "post_mlp", "qk", "embed", "inner", "final", "other",
 )  # fmt: skip
@@ -43,6 +45,8 @@ class NormSite:
     role: str
     depth: int | None
     module: nn.Module = dataclasses.field(repr=False)
+    facts: NormFacts | None = None
+    """What it is; None for a look-alike."""
     reason: str | None = None
 
 
@@ -66,6 +70,7 @@ def _site(model: nn.Module, path: str, module: nn.Module) -> NormSite | None:
         role=_role(model, path),
         depth=int(numbers[0]) if numbers else None,
         module=module,
+        facts=facts_of(module) if reason is None else None,
         reason=reason,
     )
 

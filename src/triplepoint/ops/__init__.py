@@ -6,6 +6,8 @@ from triplepoint.ops.derf import Derf as Derf
 from triplepoint.ops.derf import DynamicErf as DynamicErf
 from triplepoint.ops.dyt import DynamicTanh as DynamicTanh
 from triplepoint.ops.dyt import DyT as DyT
+from triplepoint.ops.facts import NormFacts as NormFacts
+from triplepoint.ops.facts import facts_of as facts_of
 from triplepoint.ops.hardtanh import HardTanh as HardTanh
 from triplepoint.ops.hardtanh import HardTanhAlpha as HardTanhAlpha
 from triplepoint.ops.normalisation import LayerNorm as LayerNorm

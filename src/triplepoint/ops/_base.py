@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from triplepoint.errors import ModelError
+from triplepoint.ops.facts import NormFacts, facts_of
 
 
 class NormOp(nn.Module, abc.ABC):
@@ -24,8 +24,18 @@ class NormOp(nn.Module, abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def from_norm(cls, norm: nn.Module) -> NormOp:
-        """Build the op that takes ``norm``'s place: same affine, dtype and device."""
+    def from_facts(cls, facts: NormFacts, **born: float | None) -> NormOp:
+        """Build the op that takes the place of the norm that was read: same affine, dtype and device.
+
+        Args:
+            facts: The norm; not changed.
+            born: Initial scalars of the op, e.g. ``alpha=1.0``; its own defaults for those left out.
+        """
+
+    @classmethod
+    def from_norm(cls, norm: nn.Module, **born: float | None) -> NormOp:
+        """Build the op that takes the place of a norm of torch or of this library; see :meth:`from_facts`."""
+        return cls.from_facts(facts_of(norm), **born)
 
     def pre_activation(self, x: Tensor) -> Tensor | None:
         """Return what enters the squashing function, or None where nothing is squashed."""
@@ -48,43 +58,6 @@ def last_below_one(dtype: torch.dtype) -> float:
         True
     """
     return 1.0 - torch.finfo(dtype).eps / 4
-
-
-def dim_of(norm: nn.Module) -> int:
-    """Return the number of features a norm runs over.
-
-    Raises:
-        ModelError: If it runs over more than one axis.
-    """
-    shape = getattr(norm, "normalized_shape", None)
-    if shape is None:
-        return int(norm.dim)
-    if len(shape) != 1:
-        raise ModelError(
-            f"{type(norm).__name__} normalises over {len(shape)} axes {tuple(shape)}; ops replace norms "
-            "over the last axis only.\nLeave this site out with where=, or flatten those axes."
-        )
-    return int(shape[0])
-
-
-def affine_kind_of(norm: nn.Module) -> dict[str, object]:
-    """Return which affine parameters a norm has, with their device and dtype, as keywords of an op."""
-    weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
-    like = weight if weight is not None else bias
-    kind: dict[str, object] = {"affine": weight is not None, "bias": bias is not None}
-    if like is not None:
-        kind |= {"device": like.device, "dtype": like.dtype}
-    return kind
-
-
-def copy_affine(source: nn.Module, target: nn.Module) -> None:
-    """Copy gain and shift, values and ``requires_grad``, where both modules have them."""
-    with torch.no_grad():
-        for name in ("weight", "bias"):
-            old, new = getattr(source, name, None), getattr(target, name, None)
-            if old is not None and new is not None:
-                new.copy_(old)
-                new.requires_grad_(old.requires_grad)
 
 
 class Affine(NormOp):
@@ -114,15 +87,21 @@ class Affine(NormOp):
         self.bias = nn.Parameter(torch.zeros(dim, **like)) if bias else None
 
     @classmethod
-    def from_norm(cls, norm: nn.Module, **born: float) -> Affine:
-        """Build the op that takes ``norm``'s place: same affine, dtype, device.
-
-        Args:
-            norm: The layer to replace; not changed.
-            born: Initial scalars of the op, e.g. ``alpha=1.0``; its own defaults for those left out.
-        """
-        op = cls(dim_of(norm), **born, **affine_kind_of(norm))
-        copy_affine(norm, op)
+    def from_facts(cls, facts: NormFacts, **born: float | None) -> Affine:
+        """Build the op that takes the place of the norm that was read: same affine, dtype and device."""
+        like = facts.weight if facts.weight is not None else facts.bias
+        near = {} if like is None else {"device": like.device, "dtype": like.dtype}
+        op = cls(
+            facts.dim, affine=facts.weight is not None, bias=facts.bias is not None, **born, **near
+        )
+        with torch.no_grad():
+            for own, old, offset in (
+                (op.weight, facts.weight, facts.weight_offset),
+                (op.bias, facts.bias, 0.0),
+            ):
+                if own is not None:
+                    own.copy_(old + offset if offset else old)
+                    own.requires_grad_(old.requires_grad)
         return op
 
     def _affine(self, y: Tensor, dtype: torch.dtype) -> Tensor:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from triplepoint.ops._base import Affine, affine_kind_of, copy_affine, dim_of
+from triplepoint.ops._base import Affine
+from triplepoint.ops.facts import NormFacts
 
 
 class LayerNorm(Affine):
@@ -43,12 +44,10 @@ class LayerNorm(Affine):
         self.eps = eps
 
     @classmethod
-    def from_norm(cls, norm: nn.Module) -> LayerNorm:
-        """Build the LayerNorm that takes ``norm``'s place: same affine, dtype, device."""
-        eps = getattr(norm, "eps", None)  # nn.RMSNorm's may be None
-        op = cls(dim_of(norm), eps=1e-5 if eps is None else eps, **affine_kind_of(norm))
-        copy_affine(norm, op)
-        return op
+    def from_facts(cls, facts: NormFacts, **born: float | None) -> LayerNorm:
+        """Build the LayerNorm that takes the place of the norm that was read, with its eps."""
+        eps = 1e-5 if facts.eps is None else facts.eps  # nn.RMSNorm's may be None
+        return super().from_facts(facts, **{"eps": eps, **born})
 
     def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Apply the op: torch's fused kernel, statistics in float32, returned in the dtype of ``x``."""
@@ -91,11 +90,9 @@ class RMSNorm(Affine):
         self.eps = eps
 
     @classmethod
-    def from_norm(cls, norm: nn.Module) -> RMSNorm:
-        """Build the RMSNorm that takes ``norm``'s place: same affine, dtype, device."""
-        op = cls(dim_of(norm), eps=getattr(norm, "eps", 1e-5), **affine_kind_of(norm))
-        copy_affine(norm, op)
-        return op
+    def from_facts(cls, facts: NormFacts, **born: float | None) -> RMSNorm:
+        """Build the RMSNorm that takes the place of the norm that was read, with its eps."""
+        return super().from_facts(facts, **{"eps": facts.eps, **born})
 
     def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Apply the op: statistics in float32, returned in the dtype of ``x``."""
