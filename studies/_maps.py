@@ -1,6 +1,6 @@
 """Studies that are phase maps: cells trained once, kept in little room, the table rebuilt from what is kept.
 
-Of a cell its manifest is kept, its records (by site only what the questions need), and its losses on the validation
+A cell that two studies have is trained and kept once. Of a cell its manifest is kept, its records (by site only what the questions need), and its losses on the validation
 windows; the train losses as means.
 """
 
@@ -65,7 +65,7 @@ def run_missing(planned: list[PlannedCell], stored: Path) -> None:
 
     torch.set_num_threads(1)
     for number, cell in enumerate(planned, 1):
-        if (stored / f"{cell.cell.path.name}.json").exists():
+        if kept_as(cell, stored).exists():
             continue
         start = time.process_time()
         try:
@@ -78,6 +78,14 @@ def run_missing(planned: list[PlannedCell], stored: Path) -> None:
             f"{number}/{len(planned)} {cell.cell.path.name}: {run.outcome}, {spent:.0f} CPU s",
             flush=True,
         )
+
+
+def kept_as(cell: PlannedCell, stored: Path) -> Path:
+    """Return the manifest that is kept of a cell: another study's where that has the same cell, or where it will be."""
+    name = f"{cell.cell.path.name}.json"  # holds the content hash of what was asked
+    own = stored / name
+    others = sorted(HERE.glob(f"*/records/{name}")) if stored.is_relative_to(HERE) else []
+    return own if own.exists() or not others else others[0]
 
 
 def keep(cell: PlannedCell, stored: Path) -> None:
@@ -98,18 +106,16 @@ def rebuilt(plan: MapPlan, stored: Path, out: Path) -> MapResult:
     """Write the map's folder from what is kept; cells that are not are missing in it."""
     planned = plan_cells(plan, out)
     for cell in planned:
-        source, target = stored / cell.cell.path.name, cell.cell.path
-        if not source.with_name(f"{source.name}.json").exists():
+        manifest, target = kept_as(cell, stored), cell.cell.path
+        if not manifest.exists():
             continue
         target.mkdir(parents=True, exist_ok=True)
-        lines = [
-            f"{to_line(r)}\n" for r in read_parquet(source.with_name(f"{source.name}.parquet"))
-        ]
-        text = "".join(lines)
+        text = "".join(f"{to_line(r)}\n" for r in read_parquet(manifest.with_suffix(".parquet")))
         (target / "records.jsonl").write_text(text)
-        shutil.copy(source.with_name(f"{source.name}.npz"), target / "arrays.npz")
-        facts = read_json(source.with_name(f"{source.name}.json"))
-        write_json(target / "manifest.json", {**facts, "records_size": len(text.encode())})
+        shutil.copy(manifest.with_suffix(".npz"), target / "arrays.npz")
+        write_json(
+            target / "manifest.json", {**read_json(manifest), "records_size": len(text.encode())}
+        )
     folder = MapFolder(out, plan, planned, "")
     folder.begin()
     results = folder.read_finished()
@@ -125,10 +131,20 @@ def answer(result: MapResult) -> dict[str, object]:
     print("|---|---|---|---|---|---|---|---|---|---|")
     effects = [row for row in result.rows if row["row"] == "effect"]
     for row in effects:
-        other = ", ".join(f"{k} {row[k]}" for k in ("ffn", "positions", "attention", "alpha", "dropout", "weight_decay", "layers") if row.get(k) is not None)  # fmt: skip
+        other = ", ".join(f"{k} {row[k]}" for k in ("ffn", "positions", "attention", "alpha", "gate_scale", "dropout", "weight_decay", "layers") if row.get(k) is not None)  # fmt: skip
         print(
             f"| {row['arm']} | {row['size']} | {row['unique_tokens'] or 'all'} | {row['lr']:g} | {other} | {row['seeds']} "
             f"| {_told(row, 'fixed_step')} | {_told(row, 'best_checkpoint')} | {_share(row['saturation_end'])} | {row['phase']} |"
+        )
+    slopes = result.summary["size_slopes"]
+    if slopes:
+        print(
+            "\n| candidate | bytes | endpoint | slope per tenfold parameters | pairs |\n|---|---|---|---|---|"
+        )
+    for one in slopes:
+        ends = f"[{one['t_low']:+.1%}, {one['t_high']:+.1%}]"
+        print(
+            f"| {one['arm']} | {one['settings']['unique_tokens'] or 'all'} | {one['endpoint']} | {one['slope']:+.1%} {ends} | {one['n']} |"
         )
     rates = [r for r in result.summary["collapse_rates"] if r["level"] == "arm" and r["outcome"] == "collapsed"]  # fmt: skip
     print("\nCollapsed: " + ", ".join(f"{r['arm']} {r['count']} of {r['n']}" for r in rates))
@@ -138,6 +154,10 @@ def answer(result: MapResult) -> dict[str, object]:
         "effects": [
             {k: row.get(k) for k in ("arm", "size", "unique_tokens", "lr", "seeds", "fixed_step", "best_checkpoint")}
             for row in effects
+        ],
+        "size_slopes": [
+            {**{k: one[k] for k in ("arm", "endpoint", "slope", "t_low", "t_high", "n")}, "unique_tokens": one["settings"]["unique_tokens"]}
+            for one in slopes
         ],
         "collapsed": {r["arm"]: [r["count"], r["n"]] for r in rates},
     }  # fmt: skip

@@ -15,6 +15,7 @@ from triplepoint.statistics import (
     spearman_p,
     t_interval,
     t_quantile,
+    t_slope,
 )
 
 # --- Student's t
@@ -38,6 +39,30 @@ def test_the_interval_agrees_with_scipy():
     x = np.random.default_rng(0).normal(size=7)
     other = scipy.stats.ttest_1samp(x, 0).confidence_interval(0.9)
     assert t_interval(x, confidence=0.9)[1:] == pytest.approx((other.low, other.high))
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_slope_has_the_interval_of_linear_regression(confidence):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=7)
+    y = 2 * x + rng.normal(size=7)
+    fit = scipy.stats.linregress(x, y)
+    half = scipy.stats.t.ppf((1 + confidence) / 2, 5) * fit.stderr
+    expected = (fit.slope, fit.slope - half, fit.slope + half)
+    assert t_slope(x, y, confidence=confidence) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [([1.0, 2.0], [1.0, 2.0]), ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]), ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0])],
+    ids=["two points", "one x", "more x than y"],
+)  # fmt: skip
+def test_slope_of_what_is_no_line_is_refused(x, y):
+    problem = (
+        "at least 3 points that differ in x, got .*\nMeasure at another x, or with another seed"
+    )
+    with pytest.raises(StatisticsError, match=problem):
+        t_slope(x, y)
 
 
 def test_one_value_has_no_t_interval():

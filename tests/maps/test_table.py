@@ -133,3 +133,42 @@ def test_saturation_is_correlated_with_the_effect_over_effects():
     # perfect order of five: it and its reverse, of 120
     assert (end["n"], end["spearman"], end["permutation_p"]) == (5, 1.0, pytest.approx(2 / 120))
     assert ("saturation_500", "fixed_step") not in found
+
+
+SIZES = {"gpt2-0.1m": 1e5, "gpt2-0.4m": 1e6, "gpt2-0.8m": 1e7}
+PLACED = {"gpt2-0.1m": 1.1, "gpt2-0.4m": 1.2, "gpt2-0.8m": 1.3}
+"""Factor on the candidate's loss: the effect rises by 0.1 with each tenfold size."""
+
+
+def sized(sizes, *, seeds=(0, 1)):
+    plan = MapPlan.of(grid={"size": list(sizes), "op": ["norm", "dyt"], "seed": list(seeds)}, defaults={"steps": 100})  # fmt: skip
+    results = [
+        result(plan, c, [3.2, 2.0 * (PLACED[c.size] + 0.01 * c.seed if c.op != "layernorm" else 1.0)],
+               params={"params_total": 1, "params_no_positions": SIZES[c.size], "params_non_embedding": 1})
+        for c in plan.cells()
+    ]  # fmt: skip
+    compared = Compared(plan, results)
+    return {s["endpoint"]: s for s in summarise(compared, rows_of(compared))["size_slopes"]}
+
+
+def test_the_effect_s_slope_is_per_tenfold_parameters_over_the_pairs():
+    slope = sized(SIZES)["fixed_step"]
+    assert (slope["sizes"], slope["n"], slope["arm"]) == (3, 6, "dyt:recommended")
+    assert slope["slope"] == pytest.approx(0.1, rel=1e-3)
+    # both seeds lie 0.005 off the line at each of three sizes: se = sqrt(6 * 0.005^2 / 4 / 4), t(4) = 2.776
+    assert slope["t_high"] - slope["slope"] == pytest.approx(
+        2.776 * 0.005 * (6 / 16) ** 0.5, rel=0.01
+    )
+
+
+def test_no_slope_is_told_of_two_sizes():
+    assert sized(["gpt2-0.1m", "gpt2-0.8m"]) == {}
+
+
+def test_tokens_per_parameter_are_those_of_the_plan_also_where_the_run_diverged():
+    plan = MapPlan.of(grid={"op": ["norm"]}, defaults={"steps": 100})
+    (cell,) = plan.cells()
+    one = result(plan, cell, [3.2, 2.0], train_tokens=1000, last_step=10, diverged_at=10)
+    (row,) = rows_of(Compared(plan, [one]))
+    # 100 steps of 2 tokens over 100 parameters, though 10 steps were made
+    assert (row["tokens_per_parameter"], row["tokens_seen"]) == (2.0, 20)

@@ -1,6 +1,7 @@
 """Tests of the Llama style model, and of its named sizes."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -249,3 +250,25 @@ def test_an_attention_that_leaves_nothing_for_the_feed_forward_layer_is_refused(
         "An attention of 12 weights leaves nothing of the 12 of a block.",
         "Choose a larger width, or fewer heads.",
     ]
+
+
+def test_gate_scale_multiplies_the_gates_initial_weights_alone():
+    shape = {"width": 8, "layers": 2, "heads": 2}
+    torch.manual_seed(0)
+    plain = Llama(LlamaConfig(**shape)).state_dict()
+    torch.manual_seed(0)
+    scaled = Llama(LlamaConfig(**shape, gate_scale=4.0)).state_dict()
+    for name, weight in plain.items():
+        factor = 4.0 if name.endswith("gate_proj.weight") else 1.0
+        assert torch.equal(scaled[name], factor * weight), name
+
+
+@pytest.mark.parametrize(
+    ("ffn", "scale"),
+    [("gelu", 2.0), ("swiglu", 0.0), ("swiglu", -1.0), ("swiglu", math.nan), ("swiglu", math.inf)],
+)
+def test_a_gate_scale_without_a_gate_or_out_of_range_is_refused(ffn, scale):
+    with pytest.raises(
+        PlanError, match=r"gate_scale is .* with ffn=.*\nGive a positive number, with swiglu only"
+    ):
+        LlamaConfig(width=8, layers=1, heads=2, ffn=ffn, gate_scale=scale)

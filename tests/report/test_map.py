@@ -585,3 +585,30 @@ def test_reads_what_a_map_writes(tmp_path):
     assert {"phase_0_0_fixed_step", "axis_0_lr_best_checkpoint", "curves_0"} <= set(figures(page))
     assert len(views(page)["curves"]) == 4
     check_balance(page)
+
+
+def slope(arm, endpoint, value, *, tokens=20_000):
+    settings = {"unique_tokens": tokens, "op": arm, "lr": 0.001}
+    return {
+        "arm": arm, "baseline": "layernorm", "settings": settings, "endpoint": endpoint, "sizes": 3, "n": 6,
+        "slope": value, "t_low": value - 0.01, "t_high": value + 0.02,
+    }  # fmt: skip
+
+
+def test_slopes_in_size_are_told_per_data_size_with_their_interval():
+    slopes = [
+        slope("dyt:paper", "fixed_step", -0.123),
+        slope("dyt:paper", "best_checkpoint", 0.03, tokens=1_500_000),
+    ]
+    page = page_of(rows_of(("dyt:paper",)), summary={"size_slopes": slopes})
+    table = page[page.index('id="table-slopes"') :].replace(NBSP, " ")
+    table = table[: table.index("</table>")]
+    assert "\N{MINUS SIGN}12.3 %" in table
+    assert "t: \N{MINUS SIGN}13.3 to \N{MINUS SIGN}10.3 %" in table
+    assert "3 sizes, 6 pairs" in table
+    assert table.count("<tr>") == 3  # heads, and one line per data size
+    assert "+3.0 %" in table
+
+
+def test_without_slopes_there_is_no_section_of_them():
+    assert 'id="table-slopes"' not in page_of(rows_of(("dyt:paper",)))

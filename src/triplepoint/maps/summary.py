@@ -1,4 +1,4 @@
-"""What a map's table says as a whole: how often arms collapse, and whether saturation goes with the effect."""
+"""What a map's table says as a whole: how often arms collapse, whether saturation goes with the effect, and whether size does."""
 
 from __future__ import annotations
 
@@ -7,24 +7,36 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from triplepoint.maps.pairs import ENDPOINTS
-from triplepoint.maps.table import Compared, key_of
-from triplepoint.statistics import fisher_exact, odds_ratio_interval, spearman, spearman_p, wilson
-from triplepoint.sweeps.grid import CellSettings
+from triplepoint.maps.table import PARAMETERS, Compared, key_of
+from triplepoint.statistics import (
+    fisher_exact,
+    odds_ratio_interval,
+    spearman,
+    spearman_p,
+    t_slope,
+    wilson,
+)
+from triplepoint.sweeps.grid import AXES, CellSettings
 
 Row = dict[str, Any]
 
 OUTCOMES = ("collapsed", "stalled", "diverged")
+SIZES = 3
+"""Sizes from which a slope is told: two give a line whatever the law."""
 FEWEST = 4
 """Effects from which a rank correlation is told: below, no order can have p < 0.05."""
 
 
 def summarise(compared: Compared, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return ``summary.json``: ``collapse_rates`` and ``saturation_effect``.
+    """Return ``summary.json``: ``collapse_rates``, ``saturation_effect`` and ``size_slopes``.
 
     Each rate is over the seeds of one kind of cell (``level`` is ``cell``, all axes but the seed equal), or over all
     cells of an arm (``arm``): those differ in size and data, so that interval is descriptive. It has Wilson's
     95 % interval, and beside its baseline's rate Fisher's exact p and the exact conditional 95 % interval of the
     odds ratio (null for infinite).
+
+    A slope is that of the effect in log10 parameters with everything but size and seed equal, one point per pair,
+    with Student's 95 % interval: a fraction per tenfold size, told from three sizes on.
 
     Args:
         compared: The finished cells.
@@ -36,6 +48,7 @@ def summarise(compared: Compared, rows: Sequence[Row]) -> dict[str, Any]:
             told for level in ("cell", "arm") for told in _rates(compared, cells, level)
         ],
         "saturation_effect": list(_correlations([row for row in rows if row["row"] == "effect"])),
+        "size_slopes": list(_slopes([row for row in rows if row["row"] == "pair"])),
     }
 
 
@@ -94,4 +107,25 @@ def _correlations(effects: Sequence[Row]) -> Iterator[Row]:
             yield {
                 "saturation": when, "endpoint": endpoint, "n": len(known),
                 "spearman": spearman(x, y), "permutation_p": spearman_p(x, y),
+            }  # fmt: skip
+
+
+def _slopes(pairs: Sequence[Row]) -> Iterator[Row]:
+    """Yield how each arm's effect changes with the model's size."""
+    groups: dict[tuple, list[Row]] = {}
+    for row in pairs:
+        fixed = tuple((axis, row[axis]) for axis in AXES if axis not in ("size", "seed"))
+        groups.setdefault((row["arm"], row["baseline"], fixed), []).append(row)
+    for (arm, baseline, fixed), rows in groups.items():
+        for endpoint in ENDPOINTS:
+            known = [row for row in rows if row.get(endpoint) is not None]
+            if len({row["size"] for row in known}) < SIZES:
+                continue
+            slope, low, high = t_slope(
+                [math.log10(row[PARAMETERS]) for row in known], [row[endpoint] for row in known]
+            )
+            yield {
+                "arm": arm, "baseline": baseline, "settings": dict(fixed), "endpoint": endpoint,
+                "sizes": len({row["size"] for row in known}), "n": len(known),
+                "slope": slope, "t_low": low, "t_high": high,
             }  # fmt: skip

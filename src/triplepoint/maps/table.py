@@ -39,7 +39,7 @@ def _endpoint_columns() -> Iterator[tuple[str, Column]]:
 
 _TYPES: dict[str, type] = {
     **dict.fromkeys(AXES, str),
-    **dict.fromkeys(("alpha", "dropout", "weight_decay", "lr"), float),
+    **dict.fromkeys(("alpha", "gate_scale", "dropout", "weight_decay", "lr"), float),
     **dict.fromkeys(("unique_tokens", "width", "layers", "heads", "kv_heads", "warmup", "steps", "batch", "context", "seed"), int),
 }  # fmt: skip
 
@@ -62,7 +62,7 @@ COLUMNS: dict[str, Column] = {
     "params_total": Column(int, "all parameters, tied ones once"),
     "params_no_positions": Column(int, "all but learned positions: the P of T/P, as arXiv 2604.23434 counts"),
     "params_non_embedding": Column(int, "neither positions nor token embeddings, as Kaplan et al. count"),
-    "tokens_per_parameter": Column(float, f"T/P: the smaller of train_tokens and tokens_seen over {PARAMETERS}; empty for vit"),
+    "tokens_per_parameter": Column(float, f"T/P: the smaller of train_tokens and the tokens of the planned steps over {PARAMETERS}, also where the run diverged; empty for vit"),
     "saturation_end": Column(float, "mean over sites of the share with |alpha x| > 2 at the last evaluation; effect: mean over seeds"),
     "saturation_500": Column(float, "the same at step 500"),
     "alpha_drift_std": Column(float, "standard deviation over sites of alpha - alpha(0) at the end"),
@@ -149,7 +149,8 @@ def _cell_row(compared: Compared, result: CellResult) -> dict[str, Any]:
         "folder": result.planned.told()["folder"], "identity": result.planned.identity,
     }  # fmt: skip
     if settings.family != "vit":
-        row["tokens_per_parameter"] = min(seen, result.train_tokens) / result.params[PARAMETERS]
+        planned = settings.steps * result.tokens_per_step
+        row["tokens_per_parameter"] = min(planned, result.train_tokens) / result.params[PARAMETERS]
     if result.usable:
         row |= {
             "fixed_step": float(endpoint_row(result, "fixed_step").mean()),

@@ -48,6 +48,8 @@ class LlamaConfig:
     hidden: int | None = None
     """Width of the feed-forward layer; None for what the attention leaves of ``12 width^2`` weights: the usual
     ``8/3 width`` with SwiGLU and no grouping."""
+    gate_scale: float = 1.0
+    """Factor on SwiGLU's initial gate weights: the larger, the sooner the gate is on or off."""
     positions: str = "rope"
     """``rope`` or ``learned``."""
     attention: str = "sdpa"
@@ -69,6 +71,11 @@ class LlamaConfig:
             raise PlanError(
                 f"Rotary positions need heads of even width, got {self.width // self.heads}.\n"
                 "Choose a width that is an even multiple of the number of heads."
+            )
+        if self.gate_scale != 1 and (self.ffn != "swiglu" or not 0 < self.gate_scale < math.inf):
+            raise PlanError(
+                f"gate_scale is {self.gate_scale:g} with ffn={self.ffn!r}.\n"
+                "Give a positive number, with swiglu only: other layers have no gate."
             )
         if self.ffn_width < 1:
             raise PlanError(
@@ -182,6 +189,9 @@ class Llama(nn.Module):
             nn.init.normal_(
                 parameter, std=0.02 / math.sqrt(2 * self.config.layers) if residual else 0.02
             )
+            if name.endswith("gate_proj.weight"):
+                with torch.no_grad():
+                    parameter.mul_(self.config.gate_scale)
 
     def forward(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq vocab"]:
         """Return the logits of each position's next token."""

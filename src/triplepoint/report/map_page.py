@@ -81,6 +81,7 @@ def context(manifest: Mapping, records: Sequence[Record], arrays: Mapping) -> di
         "ticks": scale_ticks(limit), "gradients": GRADIENTS, "symbols": SYMBOLS, "limit": f"{100 * limit:.3g}{as_.NBSP}%",
         "convention": f"{parameters}: {CONVENTIONS.get(parameters, 'as the table counts')}",
         "scatters": list(_scatters(candidates, figures)), "correlations": tables.correlation_table(correlations),
+        "slopes": tables.slope_table(summary.get("size_slopes") or []),
         "lines": list(_lines(candidates, figures)),
         "arm_rates": tables.rate_table(rates, "arm"), "cell_rates": tables.rate_table(rates, "cell"),
         "effects": tables.effect_table(candidates), "pairs": tables.pair_table(candidates),

@@ -26,7 +26,12 @@ SECOND = (
     "family", *NUMERIC, "attention", "ffn", "positions", "warmup", "schedule", "steps", "batch", "context", "precision",
 )  # fmt: skip
 """Axes that do not."""
-AXES = {"lr": "learning rate", "weight_decay": "weight decay", "ffn": "feed-forward"}
+AXES = {
+    "lr": "learning rate",
+    "weight_decay": "weight decay",
+    "ffn": "feed-forward",
+    "gate_scale": "gate scale",
+}
 """Axis -> what the page calls it, where that is another name."""
 FAILED = ("diverged", "collapsed", "stalled")
 """Outcomes that are marked in the diagrams, the worst first."""

@@ -1,4 +1,4 @@
-"""The tables of a map's page: effects and pairs, rank correlations, rates of collapse."""
+"""The tables of a map's page: effects and pairs, slopes in size, rank correlations, rates of collapse."""
 
 from __future__ import annotations
 
@@ -160,6 +160,36 @@ def _correlated(one: Correlation | None) -> Cell:
         return Cell(as_.DASH, f"{cells}: too few or all equal")
     p = "p < 0.001" if one.p < 0.001 else f"p = {one.p:.3f}"
     return Cell(f"{one.rho:+.2f}".replace("-", as_.MINUS), f"{p}, {cells}", one.rho)
+
+
+def slope_table(slopes: Sequence[Mapping]) -> Table:
+    """Return how each candidate's effect changes with tenfold parameters, one line per data size and setting.
+
+    Args:
+        slopes: ``size_slopes`` of a map's ``summary.json``.
+    """
+    settings = [dict(one.get("settings") or {}) for one in slopes]
+    varied = [a for a in (settings[0] if slopes else ()) if len({s.get(a) for s in settings}) > 1]
+    lines: dict[tuple[str, str], dict[str, Mapping]] = {}
+    for one, own in zip(slopes, settings, strict=True):
+        key = str(one.get("arm")), _settings(own, varied)
+        lines.setdefault(key, {})[str(one.get("endpoint"))] = one
+    return Table(
+        ["Candidate", "Cells", *(ENDPOINTS[name][0] for name in ORDER)],
+        [
+            [Cell(arm, sort=arm), Cell(where, sort=where), *(_slope(of.get(name)) for name in ORDER)]
+            for (arm, where), of in lines.items()
+        ],
+    )  # fmt: skip
+
+
+def _slope(one: Mapping | None) -> Cell:
+    if not one or not as_.known(one.get("slope")):
+        return Cell(as_.DASH)
+    small = [f"{one.get('sizes')} sizes, {one.get('n')} pairs"]
+    if told := as_.change_interval([one.get("t_low"), one.get("t_high")]):
+        small.insert(0, f"t: {told}")
+    return Cell(as_.change(one["slope"]), "\n".join(small), one["slope"])
 
 
 def rate_table(rates: Iterable[Mapping], level: str) -> Table:

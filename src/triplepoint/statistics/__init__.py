@@ -21,3 +21,4 @@ from triplepoint.statistics.resampling import paired_interval as paired_interval
 from triplepoint.statistics.resampling import paired_relative_interval as paired_relative_interval
 from triplepoint.statistics.student import t_interval as t_interval
 from triplepoint.statistics.student import t_quantile as t_quantile
+from triplepoint.statistics.student import t_slope as t_slope

@@ -14,7 +14,9 @@ from triplepoint.ops import parse_op_name
 
 OWN_NORM = {"gpt2": "layernorm", "llama": "rmsnorm", "vit": "layernorm"}
 """Family -> the norm that its models are built with, which ``op = "norm"`` leaves in place."""
-SHAPE_AXES = ("width", "layers", "heads", "kv_heads", "attention", "ffn", "positions")
+SHAPE_AXES = (
+    "width", "layers", "heads", "kv_heads", "attention", "ffn", "gate_scale", "positions",
+)  # fmt: skip
 """Axes that change the named size's own configuration."""
 MODEL_AXES = ("op", "alpha", *SHAPE_AXES, "dropout")
 
@@ -38,7 +40,7 @@ class CellSettings(pydantic.BaseModel):
     alpha: float | None = None
     """Initial alpha at every site, dimensionless; None for the preset's."""
     width: pydantic.PositiveInt | None = None
-    """Features of a token; this and the next six: None for the size's own."""
+    """Features of a token; this and the next seven: None for the size's own."""
     layers: pydantic.PositiveInt | None = None
     heads: pydantic.PositiveInt | None = None
     kv_heads: pydantic.PositiveInt | None = None
@@ -47,6 +49,8 @@ class CellSettings(pydantic.BaseModel):
     """``sdpa``, ``gated``, ``diff_v1``, ``diff_v2`` or ``paper_v1_leaky``."""
     ffn: str | None = None
     """``swiglu`` or ``gelu``, ``llama`` only."""
+    gate_scale: float | None = None
+    """Factor on SwiGLU's initial gate weights, ``llama`` only."""
     positions: str | None = None
     """``rope`` or ``learned``, ``llama`` only."""
     dropout: float = 0.0
