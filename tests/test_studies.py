@@ -1,15 +1,19 @@
 """Every study is rebuilt from its stored records by one command."""
 
+import dataclasses
 import json
 import math
 import subprocess
 import sys
 
 import pytest
+import torch
 from scipy import stats
-from studies._maps import rebuilt, run_missing
+from studies import _maps
+from studies._maps import kept_as, rebuilt, run_missing
 from studies.adamw_addition.curves import Lag, forecast_errors
 from studies.manifold_theorems.scaling import exponent
+from studies.mechanism.cells import weights_at
 from studies.published_numbers.answer import main as recompute_published_numbers
 from studies.published_numbers.comparing import compare
 from studies.published_numbers.values import paired_p, paired_t
@@ -22,6 +26,8 @@ from triplepoint.maps import MapPlan
 from triplepoint.maps.folders import MapFolder
 from triplepoint.maps.planning import plan_cells
 from triplepoint.published import PrintedNumber, SeedValues
+from triplepoint.sweeps import run_cell
+from triplepoint.weights import load_tensors
 
 
 def test_endpoint_reversal_is_rebuilt_from_its_records():
@@ -296,3 +302,32 @@ def test_a_map_s_study_keeps_what_its_table_is_made_of(tmp_path):
             value = theirs.get(name)
             close = pytest.approx(value, rel=1e-6) if isinstance(value, float) else value
             assert ours.get(name) == close
+
+
+SMALL = MapPlan(
+    grid=[{"op": ["norm"]}],
+    defaults={"size": "gpt2-0.1m", "unique_tokens": 20_000, "steps": 8, "context": 16, "batch": 2},
+)  # fmt: skip
+
+
+def test_a_cell_that_another_study_keeps_is_not_trained_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(_maps, "HERE", tmp_path)
+    (cell,) = plan_cells(SMALL, tmp_path / "runs")
+    theirs, ours = tmp_path / "other" / "records", tmp_path / "mine" / "records"
+    run_missing([cell], theirs)
+    (again,) = plan_cells(SMALL, tmp_path / "runs again")
+    run_missing([again], ours)
+    assert not again.cell.path.exists() and not ours.exists()
+    assert kept_as(again, ours).parent == theirs
+    assert rebuilt(SMALL, ours, tmp_path / "map").finished == 1
+
+
+def test_weights_at_a_step_are_those_that_the_run_had_there(tmp_path):
+    (cell,) = plan_cells(SMALL, tmp_path)
+    recipe = dataclasses.replace(cell.cell.recipe, checkpoint_every=4)
+    run = run_cell(dataclasses.replace(cell.cell, recipe=recipe))
+    own = load_tensors(run.path / "checkpoints" / "step-000004" / "model.safetensors")
+    again = load_tensors(weights_at(cell, 4, tmp_path / "again"))
+    last = load_tensors(run.path / "checkpoints" / "step-000008" / "model.safetensors")
+    assert all(torch.equal(again[name], own[name]) for name in own)
+    assert not all(torch.equal(own[name], last[name]) for name in own)

@@ -1,0 +1,1 @@
+"""Does DyT lower rank and tail exponent, as the first paper says?"""
