@@ -4,7 +4,7 @@ import pytest
 
 from triplepoint import errors
 from triplepoint.errors import MissingExtraError, TriplepointError, unknown_name
-from triplepoint.extras import require
+from triplepoint.extras import optional, require
 
 ERRORS = {
     name: error
@@ -48,3 +48,8 @@ def test_a_missing_package_names_the_extra_that_installs_it():
 
 def test_a_package_that_is_there_is_imported():
     assert require("json.decoder", extra="hf").__name__ == "json.decoder"
+
+
+def test_an_optional_package_that_is_not_there_is_no_error():
+    assert optional("no_such_package.part") is None
+    assert optional("json.decoder").__name__ == "json.decoder"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from types import ModuleType
 
 from triplepoint.errors import MissingExtraError
@@ -29,3 +30,15 @@ def require(module: str, *, extra: str) -> ModuleType:
             f"This needs the package '{module}', which is not installed ({error}).\n"
             f"Install it with: pip install 'triplepoint[{extra}]'"
         ) from error
+
+
+def optional(module: str) -> ModuleType | None:
+    """Import ``module`` if its package is installed, for what works without it as well, only slower.
+
+    Example:
+        >>> optional("json").__name__, optional("no_such_package.part")
+        ('json', None)
+    """
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        return None
+    return importlib.import_module(module)

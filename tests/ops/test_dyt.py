@@ -1,13 +1,15 @@
 """Tests of triplepoint.ops.dyt."""
 
 import math
+import sys
+import types
 
 import pytest
 import torch
 from tests.reference import ops as twin
 from torch import nn
 
-from triplepoint.ops import DynamicTanh, DyT
+from triplepoint.ops import DynamicTanh, DyT, dyt
 
 TANH = [(0.5, 0.462), (1.0, 0.762), (1.5, 0.905), (2.0, 0.964), (2.5, 0.987), (3.0, 0.995)]
 
@@ -69,3 +71,47 @@ def test_repr_shows_width_and_affine():
 
 def test_the_authors_name_is_the_same_class():
     assert DynamicTanh is DyT
+
+
+# --- Liger's kernel, on CUDA
+
+
+@pytest.fixture
+def liger(monkeypatch):
+    """A package that says what it was called with, in Liger's place."""
+    package = types.ModuleType("liger_kernel")
+    package.__spec__ = types.SimpleNamespace(name="liger_kernel")
+    functional = types.ModuleType("liger_kernel.transformers.functional")
+    functional.liger_dyt = lambda x, alpha, gamma, beta: (x, alpha, gamma, beta)
+    for name, module in {
+        "liger_kernel": package,
+        "liger_kernel.transformers": types.ModuleType("liger_kernel.transformers"),
+        "liger_kernel.transformers.functional": functional,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    return functional.liger_dyt
+
+
+def test_ligers_kernel_is_for_cuda_and_where_any_order_of_sums_will_do(liger):
+    cuda = torch.device("cuda")
+    assert dyt._kernel(cuda) is liger
+    assert dyt._kernel(torch.device("cpu")) is None
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert dyt._kernel(cuda) is None
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_without_liger_there_is_no_kernel():
+    assert dyt._kernel(torch.device("cuda")) is None
+
+
+def test_ligers_kernel_gets_gain_and_shift_by_its_own_order(liger, monkeypatch):
+    monkeypatch.setattr(dyt, "_kernel", lambda device: liger)
+    op, x = DyT(3), torch.randn(2, 3)
+    expected = (x, op.alpha, op.weight, op.bias)
+    forward = DyT.forward.__wrapped__  # what comes back here is no tensor
+    assert all(a is b for a, b in zip(forward(op, x), expected, strict=True))
+    for other in (DyT(3, bias=False), DyT(3, affine=False), DyT(3, axis=1), DyT(3).bfloat16()):
+        assert isinstance(other(x), torch.Tensor)

@@ -9,6 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from triplepoint.errors import ModelError
+from triplepoint.ops._blocks import affine
 from triplepoint.ops.facts import NormFacts, facts_of
 
 
@@ -20,11 +22,11 @@ class NormOp(nn.Module, abc.ABC):
 
     slope_edge: ClassVar[float | None] = None
     """The size of the pre-activation beyond which the squashing function's slope is under 7.07 % of its
-    largest, as tanh's is beyond 2; None where nothing is squashed."""
+    largest, as tanh's is beyond 2; None where nothing is squashed, or where the slope at 0 has no bound."""
 
     @classmethod
     @abc.abstractmethod
-    def from_facts(cls, facts: NormFacts, **born: float | None) -> NormOp:
+    def from_facts(cls, facts: NormFacts, **born: bool | float | None) -> NormOp:
         """Build the op that takes the place of the norm that was read: same affine, dtype and device.
 
         Args:
@@ -32,8 +34,21 @@ class NormOp(nn.Module, abc.ABC):
             born: Initial scalars of the op, e.g. ``alpha=1.0``; its own defaults for those left out.
         """
 
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """Register as any module does, and note where a scalar was born, for :meth:`reset_parameters`."""
+        super().register_parameter(name, param)
+        if hasattr(param, "born"):
+            # not left on the parameter: leaving the meta device makes a new one
+            self.__dict__.setdefault("_born", {})[name] = param.__dict__.pop("born")
+
+    def reset_parameters(self) -> None:
+        """Start all parameters anew, as after ``to_empty``: gain 1, shift 0, scalars where they were born."""
+        for name, value in {"weight": 1.0, "bias": 0.0, **self.__dict__.get("_born", {})}.items():
+            if self._parameters.get(name) is not None:
+                nn.init.constant_(self._parameters[name], value)
+
     @classmethod
-    def from_norm(cls, norm: nn.Module, **born: float | None) -> NormOp:
+    def from_norm(cls, norm: nn.Module, **born: bool | float | None) -> NormOp:
         """Build the op that takes the place of a norm of torch or of this library; see :meth:`from_facts`."""
         return cls.from_facts(facts_of(norm), **born)
 
@@ -43,9 +58,9 @@ class NormOp(nn.Module, abc.ABC):
 
     @classmethod
     def exact_edge(cls, dtype: torch.dtype) -> float | None:
-        """Return the size of the pre-activation from which the output rounds to exactly 1 in ``dtype``.
+        """Return the size of the pre-activation from which the squashed value rounds to exactly 1 in ``dtype``.
 
-        There the gradient is exactly 0 as well. None where nothing is squashed.
+        Infinite where it comes nowhere so near to 1; None where nothing is squashed.
         """
         return None
 
@@ -67,8 +82,12 @@ class Affine(NormOp):
         dim: Number of features.
         affine: Whether to learn a gain; a norm without one gives an op without.
         bias: Whether to learn a shift.
+        axis: Where the features are in the input: -1, or 1 for channels-first ``[batch, dim, *positions]``.
         device: As in any ``torch`` layer.
         dtype: As in any ``torch`` layer.
+
+    Raises:
+        ModelError: If ``axis`` is another.
     """
 
     def __init__(
@@ -77,23 +96,30 @@ class Affine(NormOp):
         *,
         affine: bool = True,
         bias: bool = True,
+        axis: int = -1,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        self.dim = dim
+        if axis not in (-1, 1):
+            raise ModelError(
+                f"The features are on axis -1 or 1, got axis={axis}.\n"
+                "Move them to the last axis, or leave this site out with where=."
+            )
+        self.dim, self.axis = dim, axis
         like = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.ones(dim, **like)) if affine else None
         self.bias = nn.Parameter(torch.zeros(dim, **like)) if bias else None
 
     @classmethod
-    def from_facts(cls, facts: NormFacts, **born: float | None) -> Affine:
+    def from_facts(cls, facts: NormFacts, **born: bool | float | None) -> Affine:
         """Build the op that takes the place of the norm that was read: same affine, dtype and device."""
         like = facts.weight if facts.weight is not None else facts.bias
         near = {} if like is None else {"device": like.device, "dtype": like.dtype}
         op = cls(
-            facts.dim, affine=facts.weight is not None, bias=facts.bias is not None, **born, **near
-        )
+            facts.dim, affine=facts.weight is not None, bias=facts.bias is not None, axis=facts.axis,
+            **born, **near,
+        )  # fmt: skip
         with torch.no_grad():
             for own, old, offset in (
                 (op.weight, facts.weight, facts.weight_offset),
@@ -106,13 +132,12 @@ class Affine(NormOp):
 
     def _affine(self, y: Tensor, dtype: torch.dtype) -> Tensor:
         """Apply gain and shift, and cast: the shared last step of every forward."""
-        y = y if self.weight is None else self.weight * y
-        y = y if self.bias is None else y + self.bias
-        return y.to(dtype)
+        return affine(y, self.weight, self.bias, self.axis).to(dtype)
 
     def extra_repr(self) -> str:
         """Show the width and which affine parameters there are."""
-        return f"{self.dim}, affine={self.weight is not None}, bias={self.bias is not None}"
+        axis = "" if self.axis == -1 else f", axis={self.axis}"
+        return f"{self.dim}, affine={self.weight is not None}, bias={self.bias is not None}{axis}"
 
 
 class Squashing(Affine):
@@ -128,7 +153,7 @@ class Squashing(Affine):
         """Return what is squashed, in float32."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the op to ``[*batch, dim]``: computed in float32, returned in the dtype of ``x``."""
+        """Apply the op: computed in float32, returned in the dtype of ``x``."""
         return self._affine(self.squash(self.pre_activation(x)), x.dtype)
 
 
@@ -168,4 +193,6 @@ class Clip(Squashing):
 
 def scalar(value: float, *, device: torch.device | None, dtype: torch.dtype | None) -> nn.Parameter:
     """Return a learnable scalar of shape ``(1,)``: FSDP refuses 0-dimensional parameters."""
-    return nn.Parameter(torch.full((1,), value, device=device, dtype=dtype))
+    parameter = nn.Parameter(torch.full((1,), value, device=device, dtype=dtype))
+    parameter.born = value
+    return parameter

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triplepoint.ops._base import Tanh, scalar
+from triplepoint.ops._blocks import wide
 
 EPS = 1e-6
 """Beside the mean square, as the authors have it."""
@@ -31,6 +32,7 @@ class BHyT(Tanh):
         kappa: Constant; 10 is the authors'.
         affine: Whether to learn a gain; a norm without one gives an op without.
         bias: Whether to learn a shift; the authors have none.
+        axis: Where the features are: -1, or 1 for channels-first ``[batch, dim, *positions]``.
         device: As in any ``torch`` layer.
         dtype: As in any ``torch`` layer.
 
@@ -50,15 +52,16 @@ class BHyT(Tanh):
         kappa: float = 10.0,
         affine: bool = True,
         bias: bool = True,
+        axis: int = -1,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
     ):
-        super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
+        super().__init__(dim, affine=affine, bias=bias, axis=axis, device=device, dtype=dtype)
         self.kappa = kappa
         self.lam = scalar(lam, device=device, dtype=dtype)
 
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return the argument of the tanh, in float32."""
-        x = x.float()
-        scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + EPS)
-        return self.lam.float() / self.kappa * x * scale
+        x = wide(x)
+        scale = torch.rsqrt(x.square().mean(dim=self.axis, keepdim=True) + EPS)
+        return wide(self.lam) / self.kappa * x * scale

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triplepoint.ops._base import (
-    Squashing,
-    last_below_one,
-    scalar,
-)
+from triplepoint.ops._base import Squashing, last_below_one, scalar
+from triplepoint.ops._blocks import Curve, argument, squash_affine
+
+PEAK = 2 / math.sqrt(math.pi)
+"""Slope of erf at 0."""
+
+
+def _split(z: Tensor, slope: Tensor) -> None:
+    """Leave erf(z) in ``z`` and 2/sqrt(pi) exp(-z^2) in ``slope``."""
+    torch.mul(z, z, out=slope)
+    slope.neg_().exp_().mul_(PEAK)
+    z.erf_()
+
+
+ERF = Curve(torch.erf, _split)
 
 
 class Derf(Squashing):
@@ -27,6 +39,7 @@ class Derf(Squashing):
         shift: Initial shift of the argument, dimensionless; 0 is the authors' default.
         affine: Whether to learn a gain; a norm without one gives an op without.
         bias: Whether to learn an output shift.
+        axis: Where the features are: -1, or 1 for channels-first ``[batch, dim, *positions]``.
         device: As in any ``torch`` layer.
         dtype: As in any ``torch`` layer.
 
@@ -50,16 +63,17 @@ class Derf(Squashing):
         shift: float = 0.0,
         affine: bool = True,
         bias: bool = True,
+        axis: int = -1,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
     ):
-        super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
+        super().__init__(dim, affine=affine, bias=bias, axis=axis, device=device, dtype=dtype)
         self.alpha = scalar(alpha, device=device, dtype=dtype)
         self.shift = scalar(shift, device=device, dtype=dtype)
 
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``alpha * x + shift`` in float32, the argument of the erf."""
-        return self.alpha.float() * x.float() + self.shift.float()
+        return argument(x, self.alpha, self.shift)
 
     @classmethod
     def exact_edge(cls, dtype: torch.dtype) -> float:
@@ -70,6 +84,12 @@ class Derf(Squashing):
     def squash(z: Tensor) -> Tensor:
         """Return ``erf(z)``."""
         return torch.erf(z)
+
+    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Apply the op: computed in float32, returned in the dtype of ``x``; keeps only ``x`` for backward."""
+        return squash_affine(
+            x, self.alpha, self.shift, self.weight, self.bias, curve=ERF, axis=self.axis
+        )
 
 
 DynamicErf = Derf

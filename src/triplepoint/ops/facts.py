@@ -46,8 +46,9 @@ def facts_of(norm: nn.Module) -> NormFacts:
     """
     return NormFacts(
         dim=_dim_of(norm),
-        centred=not isinstance(norm, nn.RMSNorm),
+        centred=getattr(norm, "centred", not isinstance(norm, nn.RMSNorm)),
         eps=getattr(norm, "eps", 1e-5),
+        axis=getattr(norm, "axis", -1),
         weight=getattr(norm, "weight", None),
         bias=getattr(norm, "bias", None),
     )

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triplepoint.ops._base import Clip, scalar
+from triplepoint.ops._blocks import argument, wide
 
 
 class HardTanh(Clip):
@@ -20,6 +21,7 @@ class HardTanh(Clip):
         dim: Number of features.
         affine: Whether to learn a gain.
         bias: Whether to learn a shift.
+        axis: Where the features are: -1, or 1 for channels-first ``[batch, dim, *positions]``.
         device: As in any ``torch`` layer.
         dtype: As in any ``torch`` layer.
 
@@ -30,7 +32,7 @@ class HardTanh(Clip):
 
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``x`` in float32, what is clipped."""
-        return x.float()
+        return wide(x)
 
 
 class HardTanhAlpha(Clip):
@@ -43,6 +45,7 @@ class HardTanhAlpha(Clip):
         alpha: Initial slope, dimensionless; 1 starts it as plain HardTanh.
         affine: Whether to learn a gain.
         bias: Whether to learn a shift.
+        axis: Where the features are: -1, or 1 for channels-first ``[batch, dim, *positions]``.
         device: As in any ``torch`` layer.
         dtype: As in any ``torch`` layer.
 
@@ -58,12 +61,13 @@ class HardTanhAlpha(Clip):
         alpha: float = 1.0,
         affine: bool = True,
         bias: bool = True,
+        axis: int = -1,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
     ):
-        super().__init__(dim, affine=affine, bias=bias, device=device, dtype=dtype)
+        super().__init__(dim, affine=affine, bias=bias, axis=axis, device=device, dtype=dtype)
         self.alpha = scalar(alpha, device=device, dtype=dtype)
 
     def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Return ``alpha * x`` in float32, what is clipped."""
-        return self.alpha.float() * x.float()
+        return argument(x, self.alpha, None)

@@ -58,6 +58,12 @@ _TABLE = (
     "every role, which is unpublished for these sizes"
 )
 
+POINT_WISE = (
+    "arctan", "isru", "expsign", "satursin", "smoothsign", "cubsign", "exproot", "saturlog", "linear_clip",
+    "power23_clip", "logsign_clip", "logquad_clip", "smoothsign_clip", "relsign",
+)  # fmt: skip
+"""Names of the functions beside erf that the authors of arXiv 2512.10938 tried."""
+
 PRESETS: dict[str, dict[str, Preset]] = {
     "dyt": {
         "paper": Preset(
@@ -100,6 +106,14 @@ PRESETS: dict[str, dict[str, Preset]] = {
             source="arXiv 2601.09719, the exact form: lambda 2, kappa 10",
         ),
     },
+    "taper": {
+        "recommended": Preset(
+            name="recommended",
+            alpha=None,
+            embedding_scale=False,
+            source="arXiv 2602.10408; keep the final norm, or logits grow without bound",
+        ),
+    },
     "layernorm": {
         "recommended": Preset(
             name="recommended", alpha=None, embedding_scale=False, source="as the model has it"
@@ -109,6 +123,17 @@ PRESETS: dict[str, dict[str, Preset]] = {
         "recommended": Preset(
             name="recommended", alpha=None, embedding_scale=False, source="as the model has it"
         ),
+    },
+    **{
+        name: {
+            "recommended": Preset(
+                name="recommended",
+                alpha=_one,
+                embedding_scale=True,
+                source=f"ours: Derf's recipe for language models with another function; {_SCALE}, alpha 1.0",
+            )
+        }
+        for name in POINT_WISE
     },
 }
 """Op name -> preset name -> preset. ``recommended`` is what an op name alone means."""
