@@ -15,11 +15,12 @@ from triplepoint.ops import NormOp
 
 def sites_of(model: nn.Module) -> dict[str, nn.Module]:
     """Return path -> module of every op and every recognised norm of ``model``, in module order."""
-    recognised = {site.path for site in find_norms(model) if site.reason is None}
+    # by identity: the paths of norms leave out what wraps the model
+    recognised = {site.module for site in find_norms(model) if site.reason is None}
     return {
         path: module
         for path, module in model.named_modules()
-        if path in recognised or isinstance(module, NormOp)
+        if module in recognised or isinstance(module, NormOp)
     }
 
 
