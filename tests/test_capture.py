@@ -1,5 +1,8 @@
 """Tests of triplepoint.capture."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -134,3 +137,43 @@ def test_no_call_is_shown_while_switched_off(model):
         calls.on = False
         model(torch.zeros(1, 3))
     assert seen == []
+
+
+# --- copies, pickles, compilation
+
+
+@pytest.mark.parametrize("kind", [Capture, CallCapture])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["copy", "pickle"]
+)
+def test_a_copy_of_the_model_shows_nothing_and_computes_the_same(model, kind, copied):
+    seen = []
+    with kind({"0": model[0]}, lambda *given: seen.append(given)):
+        other = copied(model)
+        x = torch.randn(4, 3)
+        assert torch.equal(other(x), model(x))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("kind", [Capture, CallCapture])
+def test_a_compiled_model_is_compiled_as_if_there_were_no_hook(model, kind):
+    torch._dynamo.reset()
+    seen = []
+    with kind({"0": model[0]}, lambda *given: seen.append(given)):
+        # fullgraph: a single graph break would be an error
+        compiled = torch.compile(model, backend="eager", fullgraph=True)
+        compiled(torch.zeros(4, 3))
+        assert seen == []
+        with torch.compiler.set_stance("force_eager"):
+            compiled(torch.zeros(4, 3))
+    assert len(seen) == 1
+
+
+def test_norms_of_a_fused_encoder_are_seen_in_eval_mode_as_well():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    norms = {name: m for name, m in encoder.named_modules() if isinstance(m, nn.LayerNorm)}
+    seen = []
+    with torch.no_grad(), Capture(norms, lambda site, module, x: seen.append(site)):
+        encoder(torch.randn(2, 5, 8))
+    assert seen == list(norms)

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
+
+
+class _Hook:
+    """What is registered on a module: calls a function, but not from a copy of the module, nor while compiling.
+
+    A copy of a module, an averaged model say, and a pickle of it have their own hook, which does nothing. Inside
+    a compiled forward pass it leaves no trace, neither a graph break nor a call: what is to be seen there must
+    run eagerly, under ``torch.compiler.set_stance("force_eager")``.
+    """
+
+    def __init__(self, show: Callable[..., None] | None):
+        self._show = show
+
+    def __call__(self, *given: Any) -> None:
+        if self._show is not None and not torch.compiler.is_compiling():
+            self._show(*given)
+
+    def __reduce__(self) -> tuple[type[_Hook], tuple[None]]:
+        return _Hook, (None,)
 
 
 class _Hooks:
@@ -55,18 +75,17 @@ class Capture(_Hooks):
         self._see = see
         super().__init__(
             [
-                module.register_forward_pre_hook(self._hook(site), with_kwargs=True)
+                module.register_forward_pre_hook(
+                    _Hook(functools.partial(self._show, site)), with_kwargs=True
+                )
                 for site, module in modules.items()
             ]
         )
 
-    def _hook(self, site: str) -> Callable[[nn.Module, tuple, dict], None]:
-        def hook(module: nn.Module, inputs: tuple, named: dict) -> None:
-            if self.on and (given := [*inputs, *named.values()]):
-                with torch.no_grad():
-                    self._see(site, module, given[0].detach())
-
-        return hook
+    def _show(self, site: str, module: nn.Module, inputs: tuple, named: dict) -> None:
+        if self.on and (given := [*inputs, *named.values()]):
+            with torch.no_grad():
+                self._see(site, module, given[0].detach())
 
 
 class CallCapture(_Hooks):
@@ -95,15 +114,14 @@ class CallCapture(_Hooks):
         self._see = see
         super().__init__(
             [
-                module.register_forward_hook(self._hook(site), with_kwargs=True)
+                module.register_forward_hook(
+                    _Hook(functools.partial(self._show, site)), with_kwargs=True
+                )
                 for site, module in modules.items()
             ]
         )
 
-    def _hook(self, site: str) -> Callable[[nn.Module, tuple, dict, Any], None]:
-        def hook(module: nn.Module, inputs: tuple, named: dict, output: Any) -> None:
-            if self.on:
-                with torch.no_grad():
-                    self._see(site, (*inputs, *named.values()), output)
-
-        return hook
+    def _show(self, site: str, module: nn.Module, inputs: tuple, named: dict, output: Any) -> None:
+        if self.on:
+            with torch.no_grad():
+                self._see(site, (*inputs, *named.values()), output)

@@ -168,6 +168,15 @@ def test_a_train_loss_that_stays_above_the_plateau_diverged(model):
     assert phase == ("diverged", "the loss left its range at step 2")
 
 
+def test_noisy_batches_on_the_plateau_are_not_called_diverged(model):
+    monitor = Monitor(model, plateau=3.0)
+    noise = [2.8, 3.2, 3.2, 3.2, 2.7, 2.9]  # around 3.0: three in a row above it
+    for step in range(1, 61):
+        told = {"val_loss": 3.0} if step % 6 == 0 else {}
+        phase = monitor.observe(step, train_loss=noise[step % 6], **told)
+    assert phase.phase == "fitting"
+
+
 def test_accuracies_tell_memorised_from_generalising(model):
     monitor = Monitor(model)
     for step in range(1, 4):

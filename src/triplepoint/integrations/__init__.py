@@ -1,0 +1,1 @@
+"""Monitors in the loops that people use: each file is a thin shell, imported where it is used."""
