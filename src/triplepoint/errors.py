@@ -50,6 +50,10 @@ class CheckpointError(TriplepointError, ValueError):
     """A checkpoint or weight file that cannot be read."""
 
 
+class LogError(TriplepointError, ValueError):
+    """A log of a run that cannot be read, or without the columns that are needed."""
+
+
 class NonFiniteLossError(TriplepointError, ArithmeticError):
     """A loss that was not finite from the first step: nothing can be learnt from the run."""
 

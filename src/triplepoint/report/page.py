@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from triplepoint.errors import RunFolderError
 from triplepoint.records import Record, read_jsonl, read_parquet
-from triplepoint.report import facts, formats, grok, map_page, spectra, tables
+from triplepoint.report import facts, formats, grok, map_page, phase_page, spectra, tables
 from triplepoint.report.figures import to_json
 from triplepoint.report.losses import loss_figure
 from triplepoint.report.series import Series, index, last
@@ -26,7 +26,7 @@ WORDS = {
     "undecided": "Undecided",
 }
 """Verdict -> how the page says it."""
-PAGES = {page.KIND: page for page in (grok, map_page, spectra)}
+PAGES = {page.KIND: page for page in (grok, map_page, phase_page, spectra)}
 """Kind of run -> the module of its page, where it has a page of its own."""
 
 
