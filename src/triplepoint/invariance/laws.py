@@ -19,6 +19,8 @@ from triplepoint.invariance.samples import Sample, sample_for
 
 ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-12}
 """Share of the output's standard deviation up to which a change is rounding."""
+SHRUNK = 1e-6
+"""Share of a change in float32 that is left of it in float64 at the most, if it was rounding."""
 
 LAWS = tuple(CONTRASTS)
 """Names of the laws."""
@@ -80,8 +82,8 @@ def check(
     ===============  =====================================================  =======================================
 
     Rounding is 1e-5 of the output's standard deviation in float32 and 1e-12 in float64. A model that exceeds the
-    former is judged on a float64 copy: sharp weights amplify rounding (the more so without norms) by as much as a
-    small leak would change. A model in half precision is checked on a float32 copy. ``batch`` is checked in both modes, since it is in training mode that
+    former is judged on a float64 copy, where at least 1e-6 of the change must be left: sharp weights amplify rounding
+    (the more so without norms) by as much as a small leak would change. A model in half precision is checked on a float32 copy. ``batch`` is checked in both modes, since it is in training mode that
     a BatchNorm mixes rows.
 
     Args:
@@ -138,16 +140,19 @@ def _beyond_rounding(report: CheckReport, subject: Subject, sample: Sample) -> C
     if report.ok is not False or report.law in EXACT or not single:
         return report
     double, wide = _cast(subject, sample, torch.float64)
+    # a leak is as large in float64; rounding that the model amplifies is 2^-29 of what it was, and perhaps more
+    # where it had grown as far as it can
+    grown = report.max_change / report.output_std if report.output_std else 0.0
+    share = max(ROUNDING[torch.float64], SHRUNK * grown)
+    note = "decided on a float64 copy"
     try:
-        decided = _judged(
-            report.law, double, wide, bases_of(wide), note="decided on a float64 copy"
-        )
+        decided = _judged(report.law, double, wide, bases_of(wide), note=note, share=share)
     except ModelError:
         return report  # something in the model insists on float32
     if not decided.ok or not report.output_std:
         return decided
-    grown = f"its float32 rounding grows to {report.max_change / report.output_std:.2g} of the output's spread"
-    return dataclasses.replace(decided, note=f"{decided.note}: {grown}")
+    told = f"its float32 rounding grows to {grown:.2g} of the output's spread"
+    return dataclasses.replace(decided, note=f"{note}: {told}")
 
 
 def _prepared(model: object, inputs: Any) -> tuple[Subject, Sample]:
@@ -172,11 +177,18 @@ def _without_positions(sample: Sample, output: Tensor) -> str | None:
 
 
 def _judged(
-    law: str, subject: Subject, sample: Sample, bases: Bases, *, note: str = ""
+    law: str,
+    subject: Subject,
+    sample: Sample,
+    bases: Bases,
+    *,
+    note: str = "",
+    share: float | None = None,
 ) -> CheckReport:
     output = subject.output(bases[False])
     spread = output.double().std(correction=0).item()
-    share = 0.0 if law in EXACT else ROUNDING.get(output.dtype, ROUNDING[torch.float32])
+    if share is None:
+        share = 0.0 if law in EXACT else ROUNDING.get(output.dtype, ROUNDING[torch.float32])
     limit = share * spread
     contrasts = CONTRASTS[law](sample, bases)
     changes = [subject.change(contrast) for contrast in contrasts]
