@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
+from triplepoint.ops import NormOp
+
 HALF_LIFE_SHARE = 0.15
 """Half-life of the averaged weights as a share of the steps so far: inside the 10-20 % advised."""
 
 
+def decay_names(model: nn.Module) -> list[str]:
+    """Return the names of the parameters that weight decay is for: those of two axes and more that no norm has.
+
+    Left out are alphas, shifts, gains, biases and scales, whatever their names. NOT the rule of Hugging Face's
+    ``Trainer``, which goes by names: it decays the alpha of ``ln_1`` and not that of ``input_layernorm``. There::
+
+        trainer.get_decay_parameter_names = decay_names
+
+    Example:
+        >>> decay_names(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
+        ['0.weight']
+    """
+    decays = decay_filter(model)
+    return [name for name, _ in model.named_parameters() if decays(name)]
+
+
+def decay_filter(model: nn.Module) -> Callable[[str], bool]:
+    """Return a function of a parameter's name in ``model``: whether weight decay is for it; see :func:`decay_names`.
+
+    Example:
+        >>> decays = decay_filter(nn.Sequential(nn.Linear(2, 2)))
+        >>> decays("0.weight"), decays("0.bias")
+        (True, False)
+    """
+    norms = (m for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm | NormOp))
+    gains = {id(p) for norm in norms for p in norm.parameters()}
+    named = model.named_parameters(remove_duplicate=False)
+    decayed = {name for name, p in named if p.ndim >= 2 and id(p) not in gains}
+    return lambda name: name in decayed
+
+
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Split parameters for AdamW: matrices are decayed; alphas, gains, biases, shifts and scales are not."""
-    matrices = [p for p in model.parameters() if p.requires_grad and p.ndim >= 2]
-    others = [p for p in model.parameters() if p.requires_grad and p.ndim < 2]
+    """Split parameters for any optimizer: matrices are decayed; alphas, gains, biases, shifts and scales are not."""
+    decays = decay_filter(model)
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in named if decays(name)]
+    others = [p for name, p in named if not decays(name)]
     groups = [(matrices, weight_decay), (others, 0.0)]
     return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
 

@@ -1,4 +1,4 @@
-"""Tests of triplepoint.surgery."""
+"""Tests of triplepoint.surgery: what is swapped, where, and the embedding scale."""
 
 import copy
 import io
@@ -166,21 +166,12 @@ def test_norms_in_lists_and_under_dotted_names_are_swapped():
 
 
 def test_what_cannot_be_swapped_is_skipped_with_the_reason():
-    class OwnForward(nn.LayerNorm):
-        def forward(self, x):
-            return x
-
-    class LlamaRMSNorm(nn.Module):
-        pass
-
     model = nn.ModuleDict(
         {
             "ln": nn.LayerNorm(4),
             "batch": nn.BatchNorm1d(4),
             "group": nn.GroupNorm(2, 4),
-            "own": OwnForward(4),
             "two": nn.LayerNorm((2, 4)),
-            "llama": LlamaRMSNorm(),
         }
     )
     before = dict(model.items())
@@ -189,9 +180,7 @@ def test_what_cannot_be_swapped_is_skipped_with_the_reason():
     assert {item.path: item.reason for item in report.skipped} == {
         "batch": "normalises over the batch, which a per-token op cannot stand in for",
         "group": "normalises over groups of channels and positions, which a per-token op cannot stand in for",
-        "own": "its class OwnForward has a forward of its own",
         "two": "normalises over 2 axes",
-        "llama": "its class LlamaRMSNorm is not one that is known to be a LayerNorm or RMSNorm",
     }
     assert all(model[item.path] is before[item.path] for item in report.skipped)
     assert "  skipped two (look-alike): normalises over 2 axes" in str(report).split("\n")
@@ -227,6 +216,19 @@ def test_a_model_with_nothing_to_swap_is_refused():
         "channels and positions, which a per-token op cannot stand in for).",
         SWAPPABLE,
     ]
+
+
+def test_a_network_of_batch_norms_is_refused_and_one_that_mixes_them_keeps_those():
+    convolution = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU())
+    problem, _ = message_of(ModelError, swap_norms, convolution, "dyt")
+    assert problem == (
+        "Sequential has no norm to swap (1 skipped, the first because: normalises over the batch, "
+        "which a per-token op cannot stand in for)."
+    )
+    mixed = nn.Sequential(convolution, nn.LayerNorm(4), nn.RMSNorm(4))
+    report = swap_norms(mixed, "dyt", where=lambda site: site.kind == "layernorm")
+    assert paths(report.swapped) == ["1"]
+    assert isinstance(mixed[0][1], nn.BatchNorm2d)
 
 
 def test_a_where_that_chooses_nothing_is_refused_and_changes_nothing():
@@ -638,15 +640,6 @@ def test_a_norm_that_shares_its_gain_with_another_kind_of_module_is_skipped_with
     assert [i.reason for i in report.skipped] == [
         "shares its weight with a Scaled, a tie that a swap would end"
     ]
-
-
-def test_a_parametrised_norm_is_skipped_with_the_reason():
-    new = nn.utils.parametrizations.weight_norm(nn.LayerNorm(4), dim=None)
-    model = nn.Sequential(nn.LayerNorm(4), new)
-    report = swap_norms(model, "dyt:paper")
-    assert [i.path for i in report.swapped] == ["0"]
-    assert "weight" in report.skipped[0].reason
-    model(torch.randn(2, 4))
 
 
 def test_a_preset_without_embedding_scale_takes_an_earlier_ones_off():
