@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from benchmarks._table import finish, summary
+from triplepoint.blueprints import Shape
 from triplepoint.data import Corpus, load_corpus
 from triplepoint.measurement import Probe
 from triplepoint.objectives import Objective, cross_entropy
@@ -30,7 +31,7 @@ WARM = 10
 def model_of(corpus: Corpus) -> torch.nn.Module:
     """Return the same model every time."""
     torch.manual_seed(0)
-    return build_model("gpt2-0.4m", op=None, vocab=corpus.vocab, context=128, dropout=0.0)
+    return build_model("gpt2-0.4m", op=None, shape=Shape(vocab=corpus.vocab, context=128))
 
 
 def bare(corpus: Corpus, recipe: Recipe, steps: int) -> float:

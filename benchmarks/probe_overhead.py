@@ -14,6 +14,7 @@ import time
 import torch
 
 from benchmarks._table import finish, summary
+from triplepoint.blueprints import Shape
 from triplepoint.data import load_corpus
 from triplepoint.measurement import Probe
 from triplepoint.objectives import Objective
@@ -30,7 +31,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     corpus, objective = load_corpus(context=128), Objective()
-    model = build_model("gpt2-0.8m", op="dyt", vocab=corpus.vocab, context=128, dropout=0.0)
+    model = build_model("gpt2-0.8m", op="dyt", shape=Shape(vocab=corpus.vocab, context=128))
     optimizer = torch.optim.AdamW(decay_groups(model, 0.1), lr=1e-3, fused=True)
     batches = corpus.batches(0, batch=8, context=128)
     windows = {name: corpus.windows("train", context=128, count=8) for name in ("val", "train")}

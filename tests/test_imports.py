@@ -16,11 +16,11 @@ LAYERS = [
     {"records"},
     {"statistics"},
     {"runs"},
-    {"recipes"},
-    {"ops", "metrics", "phases", "published", "weights", "report", "resources"},
-    {"families", "models", "data", "checkpoints"},
+    {"recipes", "logbook"},
+    {"ops", "metrics", "phases", "published", "weights", "report", "resources", "logs"},
+    {"families", "models", "data", "checkpoints", "timelines"},
     {"surgery", "capture", "grokking", "objectives", "optimisation", "observation"},
-    {"training", "measurement", "inspection", "invariance"},
+    {"blueprints", "training", "measurement", "inspection", "invariance", "calibration"},
     {"sweeps", "monitoring"},
     {"screening", "maps", "experiments"},
     {"integrations"},
@@ -31,6 +31,8 @@ HEIGHT = {part: row for row, parts in enumerate(LAYERS) for part in parts}
 # Parts that may open files; ``published`` and ``report`` read their own package data.
 OPENERS = {
     "records", "runs", "weights", "data", "report", "cli", "checkpoints", "resources", "published",
+    "logs",
+    "logbook",
 }  # fmt: skip
 OPENING = {
     "open", "safe_open", "fromfile", "memmap", "read_bytes", "read_table", "read_text", "save_file",
@@ -41,12 +43,14 @@ OPENING_OF = {("np", "load"), ("np", "save"), ("torch", "load"), ("torch", "save
 WITHOUT_TORCH = [
     "triplepoint",
     "triplepoint.cli.main",
+    "triplepoint.logs",
     "triplepoint.phases",
     "triplepoint.published",
     "triplepoint.recipes",
     "triplepoint.report",
     "triplepoint.runs",
     "triplepoint.statistics",
+    "triplepoint.timelines",
 ]
 
 

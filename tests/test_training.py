@@ -8,10 +8,11 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from tests.tiny import comparable, corpus, train_tiny
+from tests.tiny import build, comparable, corpus, train_tiny
 from torch import nn
 
 from triplepoint.errors import CheckpointError, NonFiniteLossError, RunFolderError
+from triplepoint.ops import Taper
 from triplepoint.recipes import Recipe
 from triplepoint.training import decay_groups
 
@@ -44,6 +45,24 @@ def test_an_interrupted_run_ends_with_bit_equal_losses_and_no_record_twice(tmp_p
     assert comparable(resumed) == comparable(whole)
     for name, losses in whole.arrays.items():
         np.testing.assert_array_equal(resumed.arrays[name], losses)
+
+
+@pytest.mark.parametrize("last", [3, 9, 17])  # before, within and after the taper
+def test_an_interrupted_taper_goes_on_where_its_gate_was(tmp_path, last):
+    models = []
+
+    def remembered(seed):
+        models.append(build("taper")(seed))
+        return models[-1]
+
+    whole = train_tiny(tmp_path / "whole", recipe=RECIPE, model=remembered)
+    with pytest.raises(Interrupted):
+        train_tiny(tmp_path / "cut", recipe=RECIPE, model=remembered, progress=interrupt_at(last))
+    resumed = train_tiny(tmp_path / "cut", recipe=RECIPE, model=remembered)
+    assert comparable(resumed) == comparable(whole)
+    gates = [[m.gate.item() for m in model.modules() if isinstance(m, Taper)] for model in models]
+    assert gates[0] == gates[2] == [0.0] * 3
+    assert (min(gates[1]) == 0) == (last == 17)
 
 
 def test_interruptions_again_and_again_change_nothing(tmp_path):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from triplepoint.blueprints import load as load
     from triplepoint.data import load_corpus as load_corpus
     from triplepoint.data import load_images as load_images
     from triplepoint.inspection import inspect_checkpoint as inspect_checkpoint
@@ -47,6 +48,7 @@ _PUBLIC = {
     "effective_rank": "triplepoint.metrics",
     "fit_power_law": "triplepoint.metrics",
     "inspect_checkpoint": "triplepoint.inspection",
+    "load": "triplepoint.blueprints",
     "load_corpus": "triplepoint.data",
     "load_images": "triplepoint.data",
     "roles": "triplepoint.surgery",

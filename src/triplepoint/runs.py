@@ -35,6 +35,11 @@ def identity_of(asked: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def hash_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, shortened as :func:`identity_of` is."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
 def default_folder(kind: str, *asked: object) -> Path:
     """Return a folder under ``runs`` named after what was asked, so that the same command finds it again."""
     return Path("runs") / f"{kind}-{identity_of({'asked': [repr(a) for a in asked]})[:8]}"

@@ -158,6 +158,7 @@ class Loop:
         optimizer = torch.optim.AdamW(
             decay_groups(model, recipe.weight_decay), lr=recipe.lr, betas=recipe.betas, fused=fused
         )
+        self._following = [m for m in model.modules() if hasattr(m, "advance")]
         self.raw = model
         self._model, self._optimizer = self._accelerator.prepare(model, optimizer)
         self._average = Average(model) if recipe.average_steps else None
@@ -223,6 +224,8 @@ class Loop:
         lr = self.recipe.lr_at(step)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
+        for module in self._following:  # what changes by the step, as a taper's gate
+            module.advance(step, steps=self.recipe.steps)
         self.instrument.before_step(step)
         with self._accelerator.autocast():
             loss = self.objective.loss(self._model, batch)

@@ -163,10 +163,5 @@ def model_of(cell: PlannedCell) -> nn.Module:
     one = cell.cell
     corpus = one.data.load()
     return build_model(
-        one.size,
-        op=one.op,
-        dropout=one.dropout,
-        alpha=one.alpha,
-        changes=one.changes,
-        **shape_of(corpus, one.data),
+        one.size, op=one.op, shape=shape_of(corpus, one.data), alpha=one.alpha, changes=one.changes
     )

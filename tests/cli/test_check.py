@@ -111,8 +111,8 @@ def test_a_run_folder_is_checked_with_its_op_and_its_best_weights(command, train
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["gpt2-0.1n"], ["no size 'gpt2-0.1n'", "Did you mean 'gpt2-0.1m'?"]),
-        (["."], ["is not a run folder"]),
+        (["gpt2-0.1n"], ["no model 'gpt2-0.1n'", "Did you mean 'gpt2-0.1m'?"]),
+        (["."], ["holds no model: neither config.json, nor triplepoint.json, nor a run's manifest.json"]),
         (["gpt2-0.1m", "--op", "dty"], ["no op 'dty'", "Did you mean 'dyt'?"]),
         (["gpt2-0.1m", "--attention", "dif_v1"], ["no attention 'dif_v1'", "Did you mean 'diff_v1'?"]),
         (["gpt2-0.4m", "--attention", "diff_v1"], ["3 heads are not even in number"]),
@@ -132,7 +132,7 @@ def test_bad_input_ends_with_status_2_and_advice(command, words, parts):
 def test_a_runs_op_cannot_be_changed(command, trained):
     code, _, err = command("check", trained, "--op", "derf")
     assert code == 2
-    assert "is a run, whose op and attention are fixed.\nLeave out --op and --attention" in err
+    assert "is a run, whose op is fixed.\nLeave out --op" in err
 
 
 def test_damaged_weights_of_a_run_are_refused(command, trained):
@@ -148,7 +148,7 @@ def test_a_file_of_weights_is_told_from_a_size(command, tmp_path):
     code, _, err = command("check", "w.pt")
     assert code == 2
     assert "w.pt is a file, and nothing in it says of which model its weights are." in err
-    assert "is checked by triplepoint.check_causality(model)." in err
+    assert "MODEL is a named size, a Hugging Face folder" in err
 
 
 def test_a_seed_that_no_generator_takes_is_refused(command):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from triplepoint.blueprints import Shape
 from triplepoint.errors import PlanError
 from triplepoint.maps import MapPlan, planning
 from triplepoint.maps.planning import affordable_workers, check_resources, plan_cells
@@ -68,7 +69,7 @@ def test_the_model_s_own_norm_is_left_in_place(tmp_path):
 
 def test_the_work_is_steps_times_parameters_times_tokens(tmp_path):
     (cell,) = plan_cells(plan_of({"op": ["dyt:paper"], "batch": [4]}), tmp_path)
-    model = build_model("gpt2-0.1m", op="dyt:paper", vocab=256, context=16)
+    model = build_model("gpt2-0.1m", op="dyt:paper", shape=Shape(vocab=256, context=16))
     params = parameter_counts(model)["params_total"]
     assert cell.need.params == params
     assert cell.need.work == 10 * params * 4 * 16

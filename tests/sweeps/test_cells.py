@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from triplepoint.blueprints import Shape
 from triplepoint.errors import PlanError
 from triplepoint.models import GPT2, Llama, ViT
 from triplepoint.ops import DyT
@@ -14,7 +15,7 @@ from triplepoint.recipes import Recipe
 from triplepoint.runs import identity_of
 from triplepoint.sweeps import Cell, DataSpec, ImageSpec, build_model, identity_of_cell, run_cell
 
-SHAPE = {"vocab": 256, "context": 16, "dropout": 0.0}
+SHAPE = Shape(vocab=256, context=16)
 
 
 def tiny(path, **changes):
@@ -53,8 +54,8 @@ def test_the_manifest_has_the_identity_that_was_foretold(tmp_path):
     ("size", "kind"), [("gpt2-0.1m", GPT2), ("llama-0.1m", Llama), ("vit-0.1m", ViT)]
 )
 def test_every_family_is_built_with_its_ops(size, kind):
-    shape = SHAPE if kind is not ViT else {"image": (8, 1, 10)}
-    model = build_model(size, op="dyt:paper", alpha=0.7, **shape)
+    shape = SHAPE if kind is not ViT else Shape(image=(8, 1, 10))
+    model = build_model(size, op="dyt:paper", alpha=0.7, shape=shape)
     assert isinstance(model, kind)
     ops = [module for module in model.modules() if isinstance(module, DyT)]
     assert len(ops) == 5
@@ -62,24 +63,25 @@ def test_every_family_is_built_with_its_ops(size, kind):
 
 
 def test_changes_are_the_configuration_s():
-    model = build_model("llama-0.1m", op=None, changes={"ffn": "gelu", "heads": 2}, **SHAPE)
+    model = build_model("llama-0.1m", op=None, changes={"ffn": "gelu", "heads": 2}, shape=SHAPE)
     assert (model.config.ffn, model.config.heads) == ("gelu", 2)
 
 
 @pytest.mark.parametrize(
     ("size", "op", "how", "message"),
     [
-        ("gpt2-0.1m", None, {"alpha": 1.0}, "The model as it is has no alpha.*\nGive alpha with dyt"),
+        ("gpt2-0.1m", None, {"alpha": 1.0}, "The model as it is has no alpha.*\nGive alpha with an op that has one, e.g. dyt"),
         ("gpt2-0.1m", "hardtanh", {"alpha": 1.0}, "hardtanh has no alpha"),
         ("gpt2-0.1m", "dyt", {"alpha": -1.0}, r"alpha must be positive and finite, got -1\.0\.\nTry"),
         ("gpt2-0.1m", None, {"changes": {"ffn": "gelu"}}, "gpt2-0.1m has no ffn to choose.\nLeave it out"),
         ("gpt2-0.1m", None, {"changes": {"heads": 5}}, "5"),
-        ("vit-0.1m", None, {"vocab": None, "context": None, "image": (32, 3, 10)}, "vit-0.1m reads images of 8 pixels in 1 channels, the data have 32 in 3.\nUse vit-4.8m"),
+        ("vit-0.1m", None, {"shape": Shape(image=(32, 3, 10))}, "vit-0.1m reads images of 8 pixels in 1 channels, the data have 32 in 3.\nUse vit-4.8m"),
+        ("gpt2-0.1m", None, {"shape": Shape(image=(8, 1, 10))}, "gpt2-0.1m reads tokens, the data are images.\nChoose a vit size"),
     ],
 )  # fmt: skip
 def test_an_impossible_model_says_why(size, op, how, message):
     with pytest.raises(PlanError, match=message):
-        build_model(size, op=op, **{**SHAPE, **how})
+        build_model(size, op=op, **{"shape": SHAPE, **how})
 
 
 def small_cifar(folder):

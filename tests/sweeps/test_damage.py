@@ -94,7 +94,7 @@ def test_an_error_that_is_no_damage_is_an_error(cell):
     wrong = tiny(cell.path, size="gpt2-nope")
     end = attempt(0, wrong, lambda event: None, mend=True)
     assert end.kind == "error"
-    assert "There is no size 'gpt2-nope'" in str(end.error)
+    assert "There is no model 'gpt2-nope'" in str(end.error)
 
 
 def test_a_cell_in_use_is_busy_and_not_touched(cell):

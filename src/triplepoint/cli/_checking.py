@@ -3,73 +3,49 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from triplepoint.cli._models import size_of
+from triplepoint.blueprints import blueprint_of
+from triplepoint.blueprints.sizes import SizeBlueprint
 from triplepoint.cli._output import console, print_json
 from triplepoint.errors import PlanError
 from triplepoint.invariance import CheckReport
-from triplepoint.models import ViTConfig, config_of, model_of
-from triplepoint.runs import read_json
+from triplepoint.models import ViTConfig, config_of
 from triplepoint.surgery import swap_norms
-from triplepoint.weights import load_into, load_tensors
 
 _WORD = {True: "holds", False: "BROKEN", None: "-"}
 
 
 def model_to_check(name: str, *, op: str | None, attention: str | None, seed: int) -> nn.Module:
-    """Build a named size, newly initialised, or a run's model with its best weights where they are kept.
+    """Build MODEL: a run's or a folder's with its weights where they are kept, any other newly initialised.
 
     Raises:
         UnknownNameError: If there is no such size, op or attention.
-        PlanError: If what is asked does not fit the model, or a file of weights is given.
+        PlanError: If what is asked does not fit the model.
+        ModelError: If the model cannot be built.
         RunFolderError: If the folder is no run folder.
         CheckpointError: If the run's weights are damaged or another model's.
     """
-    if os.path.isfile(name):
-        raise PlanError(
-            f"{name} is a file, and nothing in it says of which model its weights are.\n"
-            "Give a named size or a run folder; a module of your own is checked by triplepoint.check_causality(model)."
-        )
-    size, folder = size_of(name), Path(name) if os.path.isdir(name) else None
-    shape, own_op = ({}, None) if folder is None else _of_run(folder)
-    if folder is not None and (op, attention) != (None, None):
-        raise PlanError(
-            f"{name} is a run, whose op and attention are fixed.\nLeave out --op and --attention, or name a size."
-        )
-    config = config_of(size, **shape)
+    blueprint = blueprint_of(name)
     if attention is not None:
-        if isinstance(config, ViTConfig):
-            raise PlanError(f"{size} has one attention only.\nLeave out --attention.")
-        config = dataclasses.replace(config, attention=attention)
+        if not isinstance(blueprint, SizeBlueprint):
+            raise PlanError(
+                f"{name} is no named size, so its attention is fixed.\nLeave out --attention, or name a size."
+            )
+        if isinstance(config_of(name), ViTConfig):
+            raise PlanError(f"{name} has one attention only.\nLeave out --attention.")
+        blueprint = dataclasses.replace(blueprint, changes={"attention": attention})
+    if op is not None and blueprint.architecture is not blueprint:
+        raise PlanError(f"{name} is a run, whose op is fixed.\nLeave out --op, or name a size.")
     torch.manual_seed(seed)
-    model = model_of(config)
-    if (op or own_op) is not None:
-        swap_norms(model, op or own_op)
-    best = None if folder is None else folder / "checkpoints" / "best" / "model.safetensors"
-    if best is not None and best.exists():
-        load_into(model, load_tensors(best), source=best)
+    model = blueprint.model()
+    if op is not None:
+        swap_norms(model, op)
     return model
-
-
-def _of_run(folder: Path) -> tuple[dict[str, int], str | None]:
-    """What a run's manifest says of vocabulary, context and op; nothing for a folder of several arms."""
-    manifest = read_json(folder / "manifest.json")
-    asked, data = manifest.get("asked"), manifest.get("data")
-    shape = {
-        "vocab": data.get("vocab") if isinstance(data, dict) else None,
-        "context": asked.get("context") if isinstance(asked, dict) else None,
-    }
-    op = manifest.get("op")
-    return {k: v for k, v in shape.items() if isinstance(v, int)}, op if isinstance(
-        op, str
-    ) else None
 
 
 def inputs_for(model: nn.Module) -> Tensor | None:

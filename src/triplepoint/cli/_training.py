@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from triplepoint.blueprints import Blueprint
+from triplepoint.blueprints.sizes import SizeBlueprint
 from triplepoint.cli._output import Bars, console
 from triplepoint.errors import PlanError
 from triplepoint.records import to_line
 from triplepoint.report import write_report
 from triplepoint.sweeps import ArmRun, Cell, is_main_process, run_cells
+from triplepoint.sweeps.grid import canonical_op
 
 
 def evaluation_steps(steps: int, every: int) -> tuple[int, ...]:
@@ -20,6 +23,14 @@ def evaluation_steps(steps: int, every: int) -> tuple[int, ...]:
     if every < 1:
         raise PlanError(f"--eval-every must be at least 1, got {every}.\nTry --eval-every 50.")
     return tuple(range(every, steps + 1, every))
+
+
+def arm_of(blueprint: Blueprint, op: str) -> tuple[str, str | None]:
+    """Return the arm's name and the op to swap in: None for the model's own norm, by its name or as ``norm``."""
+    own = "norm"
+    if isinstance(blueprint, SizeBlueprint):
+        own = canonical_op("norm", blueprint.name.partition("-")[0])
+    return (own, None) if op in ("norm", own) else (op, op)
 
 
 def run_with_bar(cell: Cell) -> ArmRun:

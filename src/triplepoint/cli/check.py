@@ -8,7 +8,7 @@ import typer
 
 
 def check(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A named size, or a run folder for its best weights.", show_default=False)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A named size, a Hugging Face folder or config.json, module:callable, or a run folder for its best weights.", show_default=False)],
     op: Annotated[str | None, typer.Option(help="Swapped in for the norms. Default: the run's, or none.")] = None,
     attention: Annotated[str | None, typer.Option(help="Of a gpt2 or llama size: sdpa, gated, diff_v1, ...")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of a named size's weights.")] = 0,

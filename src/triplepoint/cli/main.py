@@ -12,8 +12,10 @@ from triplepoint.cli import grok
 from triplepoint.cli.check import check
 from triplepoint.cli.inspect import inspect
 from triplepoint.cli.map import app as map_app
+from triplepoint.cli.phase import phase
 from triplepoint.cli.report import report
 from triplepoint.cli.screen import screen
+from triplepoint.cli.swap import swap
 from triplepoint.cli.train import train
 from triplepoint.errors import TriplepointError
 
@@ -44,8 +46,10 @@ def _main(
 
 app.command()(screen)
 app.command()(train)
+app.command()(swap)
 app.command()(check)
 app.command()(inspect)
+app.command()(phase)
 app.command()(report)
 app.add_typer(grok.app, name="grok")
 app.add_typer(map_app, name="map")

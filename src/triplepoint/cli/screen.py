@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from triplepoint.cli._models import MODEL
+
 
 def screen(
     data: Annotated[str | None, typer.Option(help="Text file or folder, .bin file or folder, datasets folder. Default: the embedded corpus, Python's own standard library.")] = None,
-    model: Annotated[str, typer.Option(help="A named size, or a run folder for its architecture.")] = "gpt2-0.4m",
+    model: Annotated[str, typer.Option(help=MODEL)] = "gpt2-0.4m",
     candidates: Annotated[str, typer.Option(help="Ops to try, comma-separated, each with or without preset.")] = "dyt:paper,dyt:recommended",
     train_tokens: Annotated[int | None, typer.Option(help="Train on the first N tokens. Default: all.")] = None,
     planned_tokens: Annotated[int | None, typer.Option(help="Length of the training to decide about, in tokens processed.")] = None,
@@ -21,7 +23,7 @@ def screen(
     lr: Annotated[float, typer.Option(help="Planned peak learning rate.")] = 1e-3,
     lr_grid: Annotated[bool, typer.Option("--lr-grid", help="Each arm at its own best of 1/3, 1 and 3 times --lr.")] = False,
     batch: Annotated[int, typer.Option(help="Sequences per step.")] = 8,
-    context: Annotated[int | None, typer.Option(help="Tokens per sequence. Default: the size's own.")] = None,
+    context: Annotated[int | None, typer.Option(help="Tokens per sequence. Default: the model's own; 128 for models of your own.")] = None,
     schedule: Annotated[str, typer.Option(help="Planned schedule: cosine or constant.")] = "cosine",
     warmup: Annotated[int, typer.Option(help="Planned warm-up, steps.")] = 100,
     own_schedule: Annotated[bool, typer.Option("--own-schedule", help="Calibrate with the plan's warm-up and schedule.")] = False,
@@ -36,17 +38,15 @@ def screen(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else on stdout.")] = False,
 ) -> None:  # fmt: skip
     """Train short paired calibrations of the model with its LayerNorm and with each candidate, and judge."""
-    from triplepoint.cli._models import size_of
+    from triplepoint.blueprints import blueprint_of
     from triplepoint.cli._output import command_line, resumable
     from triplepoint.cli._screening import Watcher, planned, show_screen
-    from triplepoint.models import config_of
     from triplepoint.resources import default_workers
     from triplepoint.runs import default_folder
-    from triplepoint.screening import screen_size
+    from triplepoint.screening import screen_model
     from triplepoint.sweeps import DataSpec
 
-    size = size_of(model)
-    context = config_of(size, context=context, dropout=dropout).context
+    context = blueprint_of(model).context if context is None else context
     plan = planned(
         steps=steps, planned_steps=planned_steps, planned_tokens=planned_tokens, tokens_per_step=batch * context,
         lr=lr, batch=batch, warmup=warmup, schedule=schedule, weight_decay=weight_decay, precision=precision,
@@ -57,7 +57,7 @@ def screen(
     names = candidates.split(",")
     out = out or default_folder(
         "screen",
-        size,
+        model,
         spec,
         names,
         plan,
@@ -71,8 +71,8 @@ def screen(
     )
     watch = Watcher(plan, steps=steps, train_tokens=train_tokens, quiet=json)
     with resumable(command_line(out)), watch:
-        verdict, folder = screen_size(
-            size, data=spec, candidates=names, plan=plan, steps=steps, seeds=seeds, criterion=criterion,
+        verdict, folder = screen_model(
+            model, data=spec, candidates=names, plan=plan, steps=steps, seeds=seeds, criterion=criterion,
             lr_grid=lr_grid, own_schedule=own_schedule, dropout=dropout, tie_margin=tie_margin, out=out,
             workers=default_workers() if workers is None else workers, command=command_line(out), watch=watch,
         )  # fmt: skip

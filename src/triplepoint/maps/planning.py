@@ -7,18 +7,19 @@ import functools
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from triplepoint.blueprints import Shape
+from triplepoint.blueprints.sizes import config_for
 from triplepoint.errors import PlanError, TriplepointError
 from triplepoint.maps.plans import MapPlan
 from triplepoint.models import config_of, parameter_counts
 from triplepoint.resources import available_memory
 from triplepoint.runs import read_json
-from triplepoint.sweeps.building import build_model, config_for
+from triplepoint.sweeps.building import build_model
 from triplepoint.sweeps.cells import Cell, DataSpec, ImageSpec, identity_of_cell, shape_of
 from triplepoint.sweeps.grid import OWN_NORM, CellSettings
 from triplepoint.sweeps.needs import Need, need_of
@@ -65,7 +66,7 @@ def plan_cells(plan: MapPlan, out: Path) -> list[PlannedCell]:
         PlanError: If any cell cannot run; the message names them and says why.
     """
     planned, impossible = [], []
-    loaded: dict[DataSpec | ImageSpec, tuple[str, dict]] = {}
+    loaded: dict[DataSpec | ImageSpec, tuple[str, Shape]] = {}
     for settings in plan.cells():
         try:
             planned.append(_planned(plan, settings, out, loaded))
@@ -87,7 +88,7 @@ def _planned(
     plan: MapPlan,
     settings: CellSettings,
     out: Path,
-    loaded: dict[DataSpec | ImageSpec, tuple[str, dict]],
+    loaded: dict[DataSpec | ImageSpec, tuple[str, Shape]],
 ) -> PlannedCell:
     own = config_of(settings.size, context=settings.context)
     text = settings.family != "vit"
@@ -96,9 +97,10 @@ def _planned(
         source = spec.load()
         loaded[spec] = (source.sha256, shape_of(source, spec))
     sha256, shape = loaded[spec]
-    how = {"changes": settings.changes, "dropout": settings.dropout, **shape}
     op = None if settings.op == OWN_NORM[settings.family] else settings.op
-    params = _parameters(settings.size, op, settings.alpha, _frozen(how["changes"]), _frozen(shape))
+    params = _parameters(
+        settings.size, op, settings.alpha, tuple(sorted(settings.changes.items())), shape
+    )
     cell = Cell(
         path=out, arm=_cell_arm(settings), op=op, size=settings.size, data=spec,
         recipe=plan.recipe_of(settings), dropout=settings.dropout, must_start=False,
@@ -111,7 +113,11 @@ def _planned(
         cell=dataclasses.replace(cell, path=out / "cells" / _folder(settings, identity)),
         identity=identity,
         need=need_of(
-            config_for(settings.size, **how),
+            config_for(
+                settings.size,
+                dataclasses.replace(shape, dropout=settings.dropout),
+                settings.changes,
+            ),
             params=params,
             steps=settings.steps,
             batch=settings.batch,
@@ -119,17 +125,13 @@ def _planned(
     )
 
 
-def _frozen(values: Mapping[str, Any]) -> tuple:
-    return tuple(sorted(values.items()))
-
-
 @functools.cache  # cells that differ in seed or rate are one model
 def _parameters(
-    size: str, op: str | None, alpha: float | None, changes: tuple, shape: tuple
+    size: str, op: str | None, alpha: float | None, changes: tuple, shape: Shape
 ) -> int:
     """Build a cell's model without memory for its weights, which refuses an impossible one, and count them."""
     with torch.device("meta"):
-        model = build_model(size, op=op, alpha=alpha, changes=dict(changes), **dict(shape))
+        model = build_model(size, op=op, alpha=alpha, changes=dict(changes), shape=shape)
     return parameter_counts(model)["params_total"]
 
 

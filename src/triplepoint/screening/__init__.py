@@ -1,7 +1,7 @@
 """Paired calibrations -> a verdict with its record."""
 
 from triplepoint.screening.modules import screen as screen
-from triplepoint.screening.named import screen_size as screen_size
+from triplepoint.screening.named import screen_model as screen_model
 from triplepoint.screening.plans import ASSUMED_FACTOR as ASSUMED_FACTOR
 from triplepoint.screening.plans import CRITERIA as CRITERIA
 from triplepoint.screening.plans import Arm as Arm

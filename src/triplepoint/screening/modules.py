@@ -15,15 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from triplepoint.errors import PlanError
-from triplepoint.families import find_norms
 from triplepoint.objectives import Batch, LossFn, Objective, concatenate, length_of
-from triplepoint.ops import NormOp
 from triplepoint.runs import RunFolder
 from triplepoint.screening.calibrating import Candidates, Screen, Trial, as_arms, checked_settings
 from triplepoint.screening.plans import TIE_MARGIN, Arm, Plan, calibration_recipe
 from triplepoint.screening.verdicts import Verdict
 from triplepoint.surgery import swap_norms
-from triplepoint.sweeps import ArmRun, checked_model, fixed_windows, run_arm
+from triplepoint.sweeps import ArmRun, checked_model, fixed_windows, own_norm, run_arm
 
 
 def screen(
@@ -49,8 +47,8 @@ def screen(
     batches, and compares them.
 
     Args:
-        build: ``build(seed)`` returns the baseline: any module whose norms are ``nn.LayerNorm``,
-            ``nn.RMSNorm`` or triplepoint's own ops. Called under ``torch.manual_seed(seed)``.
+        build: ``build(seed)`` returns the baseline: any module with LayerNorms or RMSNorms, whatever their class, see
+            :func:`triplepoint.families.find_norms`. Called under ``torch.manual_seed(seed)``.
         batches: ``batches(seed)`` yields at least ``steps`` batches, the same ones for the same seed. A batch
             is a tensor of token windows ``[batch, seq + 1]``, a mapping of keywords or ``(inputs, targets)``.
         validation: Fixed validation windows: one batch, or a list of batches of one shape.
@@ -77,7 +75,7 @@ def screen(
     """
     model = _built(build)
     checked = checked_settings(
-        Candidates(_norm_of(model), as_arms(candidates)), seeds, criterion, tie_margin
+        Candidates(own_norm(model), as_arms(candidates)), seeds, criterion, tie_margin
     )
     base = calibration_recipe(plan, steps, own_schedule=own_schedule)
     first = _first_batch(batches)
@@ -178,13 +176,6 @@ def _fingerprint(
     return _hash([shapes, first, val, train, getattr(loss_fn, "__qualname__", str(type(loss_fn)))])[
         :16
     ]
-
-
-def _norm_of(model: nn.Module) -> str:
-    """Return the name of the model's own norm: the baseline's."""
-    kinds = {s.kind for s in find_norms(model) if s.reason is None}
-    kinds |= {type(m).__name__.lower() for m in model.modules() if isinstance(m, NormOp)}
-    return kinds.pop() if len(kinds) == 1 else "baseline"
 
 
 def _plateau(train: Batch, val: Batch) -> dict[str, float] | None:

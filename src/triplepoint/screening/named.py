@@ -1,4 +1,4 @@
-"""Screen a named size on a text: the command line's form, its calibrations in processes side by side."""
+"""Screen MODEL on a text: the command line's form, its calibrations in processes side by side."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import torch
+
+from triplepoint.blueprints import blueprint_of
 from triplepoint.errors import PlanError
 from triplepoint.runs import RunFolder
 from triplepoint.screening.calibrating import Candidates, Screen, Trial, as_arms, checked_settings
 from triplepoint.screening.plans import TIE_MARGIN, Plan, calibration_recipe
 from triplepoint.screening.verdicts import Verdict
-from triplepoint.sweeps import ArmRun, Cell, DataSpec, Event, run_cells
+from triplepoint.sweeps import ArmRun, Cell, DataSpec, Event, build_model, own_norm, run_cells
+from triplepoint.sweeps.cells import shape_of
 
 
-def screen_size(
-    size: str,
+def screen_model(
+    model: str,
     *,
     data: DataSpec,
     candidates: Sequence[str],
@@ -32,10 +36,10 @@ def screen_size(
     command: str = "",
     watch: Callable[[Event, Sequence[Trial]], None] = lambda event, trials: None,
 ) -> tuple[Verdict | None, Path]:
-    """Screen a named size on a text, its calibrations in processes side by side.
+    """Screen MODEL on a text, its calibrations in processes side by side.
 
     Args:
-        size: A named size.
+        model: As :func:`triplepoint.blueprints.blueprint_of` takes it; of a run its architecture.
         data: Which text.
         candidates: Op names, with or without preset.
         plan: What is about to be trained.
@@ -54,24 +58,33 @@ def screen_size(
     Returns:
         The verdict and the folder; no verdict where the folder was finished before.
     """
-    checked = checked_settings(
-        Candidates("layernorm", as_arms(candidates)), seeds, criterion, tie_margin
-    )
+    blueprint, corpus = blueprint_of(model).architecture, data.load()
+    how = {"size": blueprint.name, "changes": getattr(blueprint, "changes", {})}
+    with torch.random.fork_rng():
+        norm = own_norm(
+            build_model(
+                blueprint.name,
+                op=None,
+                shape=shape_of(corpus, data, dropout),
+                changes=how["changes"],
+            )
+        )
+    checked = checked_settings(Candidates(norm, as_arms(candidates)), seeds, criterion, tie_margin)
     if workers < 1:
         raise PlanError(f"--workers must be at least 1, got {workers}.\nTry --workers 2.")
     base = calibration_recipe(plan, steps, own_schedule=own_schedule)
-    corpus = data.load()
     asked = {
-        "size": size, "data": corpus.sha256, "candidates": list(checked.arms), "plan": dataclasses.asdict(plan),
+        "size": blueprint.name, "data": corpus.sha256, "candidates": list(checked.arms), "plan": dataclasses.asdict(plan),
         "recipe": dataclasses.asdict(base), "context": data.context, "windows": data.windows, "seeds": seeds,
         "criterion": criterion, "lr_grid": lr_grid, "dropout": dropout, "tie_margin": tie_margin,
+        **({"model": blueprint.identity} if blueprint.identity else {}), **({"changes": how["changes"]} if how["changes"] else {}),
     }  # fmt: skip
 
     def run_trials(trials: Sequence[Trial]) -> list[ArmRun]:
         cells = [
             Cell(
                 path=t.folder(out), arm=t.arm, op=checked.arms[t.arm].op if t.arm in checked.arms else None,
-                size=size, data=data, recipe=t.recipe, dropout=dropout, must_start=t.arm == checked.baseline,
+                data=data, recipe=t.recipe, dropout=dropout, must_start=t.arm == checked.baseline, **how,
             )
             for t in trials
         ]  # fmt: skip

@@ -9,6 +9,7 @@ from triplepoint.sweeps.arms import load_arm as load_arm
 from triplepoint.sweeps.arms import run_arm as run_arm
 from triplepoint.sweeps.arms import versions as versions
 from triplepoint.sweeps.building import build_model as build_model
+from triplepoint.sweeps.building import own_norm as own_norm
 from triplepoint.sweeps.cells import Cell as Cell
 from triplepoint.sweeps.cells import DataSpec as DataSpec
 from triplepoint.sweeps.cells import ImageSpec as ImageSpec

@@ -1,4 +1,4 @@
-"""The model of a cell: a named size for its data, changed, with an op at its norm sites."""
+"""The model of a cell, for its data, perhaps changed, with an op at its norm sites."""
 
 from __future__ import annotations
 
@@ -10,86 +10,54 @@ from typing import Any
 import torch
 from torch import nn
 
+from triplepoint.blueprints import AS_IT_IS, Shape, blueprint_of
+from triplepoint.blueprints.sizes import SizeBlueprint
 from triplepoint.errors import PlanError
-from triplepoint.models import config_of, model_of
-from triplepoint.models.sizes import Config
+from triplepoint.families import find_norms
 from triplepoint.ops import NormOp
 from triplepoint.surgery import swap_norms
 
 
-def config_for(
-    size: str,
-    *,
-    changes: Mapping[str, Any],
-    dropout: float = 0.0,
-    vocab: int | None = None,
-    context: int | None = None,
-    image: tuple[int, int, int] | None = None,
-) -> Config:
-    """Return a named size's configuration for its data, with fields changed.
-
-    Args:
-        size: A named size.
-        changes: Field -> value.
-        dropout: The model's.
-        vocab: Of the text; None for the size's own.
-        context: Tokens per sequence; None for the size's own.
-        image: Height (and width), channels and classes of the images, for a ``vit`` size.
-
-    Raises:
-        PlanError: If the size has no such field, the shape is impossible, or the images are of another shape.
-
-    Example:
-        >>> config_for("gpt2-0.1m", changes={"heads": 2}, context=64).heads
-        2
-    """
-    config = config_of(size, vocab=vocab, context=context, dropout=dropout)
-    if image is not None:
-        config = dataclasses.replace(config, classes=_classes_for(size, config, image))
-    known = {field.name for field in dataclasses.fields(config)}
-    foreign = sorted(set(changes) - known)
-    if foreign:
-        raise PlanError(
-            f"{size} has no {', '.join(foreign)} to choose.\nLeave it out for this size; it has: {', '.join(sorted(known))}."
-        )
-    return dataclasses.replace(config, **changes)
-
-
-def _classes_for(size: str, config: Config, image: tuple[int, int, int]) -> int:
-    height, channels, classes = image
-    if (config.image, config.channels) != (height, channels):
-        raise PlanError(
-            f"{size} reads images of {config.image} pixels in {config.channels} channels, the data have "
-            f"{height} in {channels}.\nUse vit-4.8m for CIFAR, the other vit sizes for the digits."
-        )
-    return classes
-
-
 def build_model(
-    size: str,
+    model: str,
     *,
     op: str | None,
-    vocab: int | None = None,
-    context: int | None = None,
-    dropout: float = 0.0,
-    image: tuple[int, int, int] | None = None,
+    shape: Shape = AS_IT_IS,
     alpha: float | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> nn.Module:
-    """Build a named size with its norms replaced by ``op``, and perhaps with another alpha or shape.
+    """Build MODEL with its norms replaced by ``op``, and perhaps with another alpha or shape.
+
+    Args:
+        model: As :func:`triplepoint.blueprints.blueprint_of` takes it.
+        op: With or without preset; None to leave the norms.
+        shape: What the model takes from its data.
+        alpha: At every site of the op; None for the preset's.
+        changes: Fields of a named size's configuration that differ from its own.
 
     Raises:
         PlanError: If ``alpha`` is given to an op that has none, or the shape is impossible.
     """
-    config = config_for(
-        size, changes=changes or {}, vocab=vocab, context=context, dropout=dropout, image=image
-    )
-    model = model_of(config)
+    blueprint = blueprint_of(model)
+    if changes:
+        if not isinstance(blueprint, SizeBlueprint):
+            raise PlanError(
+                f"{model} is no named size: it has no {', '.join(sorted(changes))} to choose.\nChange its own configuration."
+            )
+        blueprint = dataclasses.replace(blueprint, changes=changes)
+    built = blueprint.build(shape)
     if op is not None:
-        swap_norms(model, op)
+        swap_norms(built, op)
     if alpha is not None:
-        set_alpha(model, alpha, op=op)
-    return model
+        set_alpha(built, alpha, op=op)
+    return built
+
+
+def own_norm(model: nn.Module) -> str:
+    """Return the name of a model's own norm, which its baseline is called by: ``baseline`` where it has several kinds."""
+    kinds = {s.kind for s in find_norms(model) if s.reason is None}
+    kinds |= {type(m).__name__.lower() for m in model.modules() if isinstance(m, NormOp)}
+    return kinds.pop() if len(kinds) == 1 else "baseline"
 
 
 def set_alpha(model: nn.Module, alpha: float, *, op: str | None) -> None:
@@ -102,7 +70,7 @@ def set_alpha(model: nn.Module, alpha: float, *, op: str | None) -> None:
     if not alphas:
         raise PlanError(
             f"{op or 'The model as it is'} has no alpha, so it cannot be born as {alpha:g}.\n"
-            "Give alpha with dyt, derf or hardtanh_alpha only."
+            "Give alpha with an op that has one, e.g. dyt, derf or hardtanh_alpha."
         )
     if not (math.isfinite(alpha) and alpha > 0):
         raise PlanError(f"alpha must be positive and finite, got {alpha}.\nTry alpha = 1.0.")

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from triplepoint.blueprints import Shape, blueprint_of
 from triplepoint.data import Corpus, ImageSet, load_corpus, load_images
 from triplepoint.objectives import Batch, Objective
 from triplepoint.recipes import Recipe
@@ -58,13 +59,14 @@ class ImageSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One run of a named size on a text or on images: everything that its numbers depend on."""
+    """One run of a model on a text or on images: everything that its numbers depend on."""
 
     path: Path
     arm: str
     op: str | None
     """Op with or without preset, swapped in for the model's norms; None to leave them."""
     size: str
+    """A named size, or another MODEL that :func:`triplepoint.blueprints.blueprint_of` takes."""
     data: DataSpec | ImageSpec
     recipe: Recipe
     dropout: float = 0.0
@@ -80,8 +82,8 @@ class Cell:
 class _Inputs:
     """What a run reads, whatever it is: text or images."""
 
-    shape: dict[str, Any]
-    """What the model's shape takes from the data."""
+    shape: Shape
+    """What the model takes from the data."""
     asked: dict[str, object]
     windows: dict[str, Batch]
     batches: Callable[[int], Iterator[Batch]]
@@ -102,7 +104,7 @@ def _text(cell: Cell) -> _Inputs:
         for name, split in WINDOWS
     }
     return _Inputs(
-        shape=shape_of(corpus, spec),
+        shape=shape_of(corpus, spec, cell.dropout),
         asked=asked_of(cell, corpus.sha256),
         windows=windows,
         batches=lambda start: corpus.batches(
@@ -121,7 +123,7 @@ def _images(cell: Cell) -> _Inputs:
     spec, recipe, images = cell.data, cell.recipe, cell.data.load()
     windows = {name: images.samples(split, count=spec.windows) for name, split in WINDOWS}
     return _Inputs(
-        shape=shape_of(images, spec),
+        shape=shape_of(images, spec, cell.dropout),
         asked=asked_of(cell, images.sha256),
         windows=windows,
         batches=lambda start: images.batches(recipe.seed, batch=recipe.batch, start=start),
@@ -134,12 +136,12 @@ def _images(cell: Cell) -> _Inputs:
     )
 
 
-def shape_of(source: Corpus | ImageSet, spec: DataSpec | ImageSpec) -> dict[str, Any]:
-    """Return what a model's shape takes from its data, as keywords of :func:`build_model`."""
+def shape_of(source: Corpus | ImageSet, spec: DataSpec | ImageSpec, dropout: float = 0.0) -> Shape:
+    """Return what a model takes from its data."""
     if isinstance(spec, DataSpec):
-        return {"vocab": source.vocab, "context": spec.context}
+        return Shape(vocab=source.vocab, context=spec.context, dropout=dropout)
     _, channels, height, _ = source.train[0].shape
-    return {"image": (height, channels, source.classes)}
+    return Shape(image=(height, channels, source.classes), dropout=dropout)
 
 
 def asked_of(cell: Cell, data_sha256: str) -> dict[str, object]:
@@ -157,6 +159,8 @@ def asked_of(cell: Cell, data_sha256: str) -> dict[str, object]:
         asked["alpha"] = cell.alpha
     if cell.changes:
         asked["changes"] = dict(cell.changes)
+    if (identity := blueprint_of(cell.size).identity) is not None:
+        asked["model"] = identity
     return asked
 
 
@@ -171,9 +175,8 @@ def run_cell(cell: Cell, progress: Progress = lambda step, loss: None) -> ArmRun
 
     def build(seed: int) -> nn.Module:
         return build_model(
-            cell.size, op=cell.op, dropout=cell.dropout, alpha=cell.alpha, changes=cell.changes,
-            **inputs.shape,
-        )  # fmt: skip
+            cell.size, op=cell.op, shape=inputs.shape, alpha=cell.alpha, changes=cell.changes
+        )
 
     return run_arm(
         cell.path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from triplepoint.checkpoints import Checkpoints
-from triplepoint.errors import FolderInUseError
+from triplepoint.errors import FolderInUseError, TriplepointError
 from triplepoint.runs import locked, read_json
 from triplepoint.sweeps.arms import load_arm
 from triplepoint.sweeps.cells import Cell, identity_of_cell
@@ -51,7 +51,10 @@ def _check_interrupted(path: Path) -> None:
 
 def quarantine(cell: Cell) -> str | None:
     """Rename a cell's folder if it is damaged; returns what was done, or None where nothing is wrong with it."""
-    identity = identity_of_cell(cell, cell.data.load().sha256)
+    try:
+        identity = identity_of_cell(cell, cell.data.load().sha256)
+    except TriplepointError:  # data or model that are not there are no fault of the folder
+        return None
     try:
         with locked(cell.path):
             reason = damage_of(cell.path, identity)

@@ -1,0 +1,137 @@
+"""Models of the ``transformers`` library, from a local folder or configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from triplepoint.blueprints._base import (
+    AS_IT_IS,
+    CONTEXT,
+    Blueprint,
+    Shape,
+    refuse_dropout,
+    refuse_images,
+)
+from triplepoint.errors import ModelError, PlanError
+from triplepoint.extras import require
+from triplepoint.runs import identity_of, read_json
+
+
+@dataclasses.dataclass(frozen=True)
+class HuggingFaceBlueprint(Blueprint):
+    """A ``config.json``, with or without weights beside it. Nothing is downloaded, and no code of the folder is run."""
+
+    name: str
+    """Path of the folder or of the ``config.json``, absolute."""
+
+    @property
+    def file(self) -> Path:
+        """The ``config.json``."""
+        path = Path(self.name)
+        return path / "config.json" if path.is_dir() else path
+
+    @functools.cached_property
+    def config(self) -> Any:
+        """The configuration, as ``transformers`` reads it.
+
+        Raises:
+            MissingExtraError: If ``transformers`` is not installed.
+            ModelError: If it knows no such model.
+        """
+        transformers = require("transformers", extra="hf")
+        values = read_json(self.file)
+        if "auto_map" in values and "model_type" not in values:
+            raise ModelError(_own_code(self.file))
+        try:
+            return transformers.AutoConfig.from_pretrained(
+                self.file, local_files_only=True, trust_remote_code=False
+            )
+        except Exception as error:  # transformers raises nearly everything here
+            raise ModelError(
+                f"{self.file} is no configuration that transformers {transformers.__version__} knows: "
+                f"{str(error).splitlines()[0]}\nGive a folder with a config.json that names its model_type; a model "
+                "with code of its own is given as module:callable."
+            ) from error
+
+    @property
+    def identity(self) -> str:
+        """Hash of the configuration's values."""
+        return identity_of(json.loads(self.config.to_json_string(use_diff=False)))
+
+    @property
+    def context(self) -> int:
+        """128, or what the model allows where that is less."""
+        return min(CONTEXT, getattr(self.config, "max_position_embeddings", CONTEXT) or CONTEXT)
+
+    def build(self, shape: Shape = AS_IT_IS) -> nn.Module:
+        """Return the model, newly initialised in float32: the class that the configuration names, else a causal LM."""
+        refuse_images(self.name, shape)
+        refuse_dropout(self.name, shape, remedy=f"Change it in {self.file}.")
+        vocab = getattr(self.config.get_text_config(), "vocab_size", None)
+        if None not in (vocab, shape.vocab) and vocab < shape.vocab:
+            raise PlanError(
+                f"{self.name} has a vocabulary of {vocab}, the data one of {shape.vocab}.\n"
+                "Give the model's own tokenizer with --tokenizer, or a larger vocab_size."
+            )
+        longest = getattr(self.config, "max_position_embeddings", None)
+        if None not in (longest, shape.context) and longest < shape.context:
+            raise PlanError(
+                f"{self.name} takes {longest} tokens at most, {shape.context} are asked for.\nTry --context {longest}."
+            )
+        try:
+            return self._class()._from_config(self.config, dtype=torch.float32)
+        except Exception as error:
+            raise ModelError(
+                f"{self.name} cannot be built: {str(error).splitlines()[0]}\nCorrect its config.json."
+            ) from error
+
+    def trained(self) -> nn.Module | None:
+        """Return the model with the folder's weights, in their own dtype."""
+        folder = self.file.parent
+        if not _has_weights(folder):
+            return None
+        try:
+            return self._class().from_pretrained(folder, local_files_only=True, dtype="auto")
+        except Exception as error:
+            raise ModelError(
+                f"The weights in {folder} cannot be read: {str(error).splitlines()[0]}\nDownload them again."
+            ) from error
+
+    def _class(self) -> type:
+        transformers = require("transformers", extra="hf")
+        named = [getattr(transformers, n, None) for n in self.config.architectures or ()]
+        known = [cls for cls in named if cls is not None]
+        if known:
+            return known[0]
+        table = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+        if type(self.config) in table:
+            return table[type(self.config)]
+        raise ModelError(
+            f"{self.file} names no architecture, and {type(self.config).__name__} has no causal language model.\n"
+            'Add "architectures": ["..."] to it.'
+        )
+
+    def told(self) -> dict[str, Any]:
+        """Return its description, the configuration in it."""
+        return {"kind": "huggingface", "name": self.name, "config": json.loads(self.config.to_json_string())}  # fmt: skip
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(
+        name.endswith((".safetensors", ".bin", ".index.json")) for name in os.listdir(folder)
+    )
+
+
+def _own_code(file: Path) -> str:
+    return (
+        f"{file} has code of its own (auto_map), which is not run from a folder.\n"
+        "Give the model as module:callable instead."
+    )
