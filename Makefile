@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # one thread a process: two threads that wait for each other are slower than one, see docs/speed.md
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow test-timm lint clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -25,6 +25,13 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# timm needs torchvision, and that its own torch: an environment apart
+test-timm:
+	$(PYTHON) -m venv .venv-timm
+	.venv-timm/bin/python -m pip install --quiet --upgrade pip
+	.venv-timm/bin/python -m pip install --quiet 'torch==2.14.1' 'torchvision==0.29.1' timm -e . pytest pytest-timeout pytest-xdist hypothesis beartype scipy
+	.venv-timm/bin/python -m pytest tests/families/test_timm.py
 
 lint: $(STAMP)
 	$(BIN)/python -m pip install --quiet -e '.[lint]'
