@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triplepoint.ops._base import Squashing, last_below_one, scalar
-from triplepoint.ops._blocks import Curve, argument, squash_affine
+from triplepoint.ops._base import last_below_one
+from triplepoint.ops._blocks import Curve, squash_affine
+from triplepoint.ops._shifted import Shifted
 
 PEAK = 2 / math.sqrt(math.pi)
 """Slope of erf at 0."""
@@ -25,7 +26,7 @@ def _split(z: Tensor, slope: Tensor) -> None:
 ERF = Curve(torch.erf, _split)
 
 
-class Derf(Squashing):
+class Derf(Shifted):
     r"""Elementwise replacement for LayerNorm, by the Gaussian error function.
 
     .. math:: \mathrm{Derf}(x) = \gamma \odot \mathrm{erf}(\alpha x + s) + \beta
@@ -54,26 +55,6 @@ class Derf(Squashing):
 
     slope_edge = 1.6277
     """exp(-1.6277^2) = 0.0707, the share of the largest slope that tanh has at 2."""
-
-    def __init__(
-        self,
-        dim: int,
-        *,
-        alpha: float = 0.5,
-        shift: float = 0.0,
-        affine: bool = True,
-        bias: bool = True,
-        axis: int = -1,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ):
-        super().__init__(dim, affine=affine, bias=bias, axis=axis, device=device, dtype=dtype)
-        self.alpha = scalar(alpha, device=device, dtype=dtype)
-        self.shift = scalar(shift, device=device, dtype=dtype)
-
-    def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Return ``alpha * x + shift`` in float32, the argument of the erf."""
-        return argument(x, self.alpha, self.shift)
 
     @classmethod
     def exact_edge(cls, dtype: torch.dtype) -> float:

@@ -13,41 +13,20 @@ import math
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from triplepoint.ops._base import Squashing, last_below_one, scalar
-from triplepoint.ops._blocks import argument
+from triplepoint.ops._base import last_below_one
+from triplepoint.ops._shifted import Shifted
 
 SHARE = 1 - math.tanh(2) ** 2
 """Of the largest slope, where a function counts as flat: 7.07 %, as tanh's slope is at 2."""
 
 
-class PointWise(Squashing):
-    """Shared by the family: a learnable slope and shift in front of the squashing function."""
+class PointWise(Shifted):
+    """Shared by the family."""
 
     inverse: Callable[[float], float]
     """Where the function takes a value below 1; where it is clipped, that value."""
-
-    def __init__(
-        self,
-        dim: int,
-        *,
-        alpha: float = 0.5,
-        shift: float = 0.0,
-        affine: bool = True,
-        bias: bool = True,
-        axis: int = -1,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ):
-        super().__init__(dim, affine=affine, bias=bias, axis=axis, device=device, dtype=dtype)
-        self.alpha = scalar(alpha, device=device, dtype=dtype)
-        self.shift = scalar(shift, device=device, dtype=dtype)
-
-    def pre_activation(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Return ``alpha * x + shift`` in float32, what is squashed."""
-        return argument(x, self.alpha, self.shift)
 
     @classmethod
     def exact_edge(cls, dtype: torch.dtype) -> float:
