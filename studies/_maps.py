@@ -1,7 +1,7 @@
 """Studies that are phase maps: cells trained once, kept in little room, the table rebuilt from what is kept.
 
-A cell that two studies have is trained and kept once. Of a cell its manifest is kept, its records (by site only what the questions need), and its losses on the validation
-windows; the train losses as means.
+A cell that two studies have is trained and kept once. Of a cell its manifest is kept, its records (by site all at the
+looks, between them only what the questions need), and its losses on the validation windows; the train losses as means.
 """
 
 from __future__ import annotations
@@ -92,10 +92,12 @@ def keep(cell: PlannedCell, stored: Path) -> None:
     """Keep a finished cell; its manifest last, so that it stands for all three files."""
     stored.mkdir(parents=True, exist_ok=True)
     run, name = load_arm(cell.cell.path), cell.cell.path.name
+    looks = set(cell.cell.recipe.average_steps)
+    rows = [
+        r for r in run.records if r.site is None or r.metric in SITE_METRICS or r.step in looks
+    ]
     with atomic_path(stored / f"{name}.parquet") as beside:
-        write_parquet(
-            [r for r in run.records if r.site is None or r.metric in SITE_METRICS], beside
-        )
+        write_parquet(rows, beside)
     arrays = {"eval_steps": run.arrays["eval_steps"], "val_loss": run.arrays["val_loss"].astype(np.float32)}  # fmt: skip
     arrays["train_loss"] = run.arrays["train_loss"].mean(axis=1, keepdims=True)
     write_arrays(stored / f"{name}.npz", arrays)
