@@ -17,7 +17,7 @@ LAYERS = [
     {"statistics"},
     {"runs"},
     {"recipes", "logbook"},
-    {"ops", "metrics", "phases", "published", "weights", "report", "resources", "logs"},
+    {"ops", "metrics", "phases", "published", "weights", "report", "resources", "logs", "evidence"},
     {"families", "models", "data", "checkpoints", "timelines"},
     {"surgery", "capture", "grokking", "objectives", "optimisation", "observation"},
     {"blueprints", "training", "measurement", "inspection", "invariance", "calibration"},

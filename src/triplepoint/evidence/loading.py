@@ -1,0 +1,78 @@
+"""Reading the benchmark: two tables, of runs and of cells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from triplepoint.errors import DataError
+from triplepoint.evidence.cells import BenchmarkCell, Setting, Trajectory, Truth
+from triplepoint.runs import read_rows
+
+RUNS, CELLS = "runs.parquet", "cells.parquet"
+CURVES = ("s1", "train_loss", "val_loss")
+"""Metrics of every evaluation; all others are of the looks."""
+
+
+def benchmark_from(folder: str | Path) -> list[BenchmarkCell]:
+    """Read a benchmark's folder.
+
+    ``runs.parquet`` has one row per run, metric and step; ``cells.parquet`` one per cell, its setting and truth as JSON.
+
+    Args:
+        folder: With both tables.
+
+    Raises:
+        DataError: If a cell names a run that is not there.
+        RunFolderError: If a table is missing or damaged.
+    """
+    folder = Path(folder)
+    runs = _trajectories(read_rows(folder / RUNS))
+    return [_cell(row, runs) for row in read_rows(folder / CELLS)]
+
+
+def _trajectories(rows: list[dict]) -> dict[str, Trajectory]:
+    found: dict[str, dict] = {}
+    for row in rows:
+        run = found.setdefault(row["run"], {"seed": row["seed"], "diverged_at": row["diverged_at"], "series": {}})  # fmt: skip
+        run["series"].setdefault(row["metric"], []).append((row["step"], row["value"]))
+    return {name: _trajectory(run) for name, run in found.items()}
+
+
+def _trajectory(run: dict) -> Trajectory:
+    series = {
+        metric: (np.array([s for s, _ in sorted(points)]), np.array([v for _, v in sorted(points)]))
+        for metric, points in run["series"].items()
+    }
+    s1, train, val = (series.pop(metric) for metric in CURVES)
+    gone = run["diverged_at"]
+    return Trajectory(
+        seed=run["seed"], steps=val[0], s1=s1[1], train=train[1], val=val[1], series=series,
+        outcome="finished" if gone is None else "diverged", diverged_at=gone,
+    )  # fmt: skip
+
+
+def _cell(row: dict, runs: dict[str, Trajectory]) -> BenchmarkCell:
+    arms = {}
+    for arm in ("baseline_runs", "candidate_runs"):
+        names = json.loads(row[arm])
+        missing = [name for name in names if name not in runs]
+        if missing:
+            raise DataError(
+                f"The cell {row['name']} has a run {missing[0]} that {RUNS} has not.\nBuild both tables again."
+            )
+        arms[arm] = tuple(runs[name] for name in names)
+    truth = json.loads(row["truth"]) if row["truth"] else None
+    return BenchmarkCell(
+        name=row["name"], candidate=row["candidate"], op=row["op"], setting=Setting(**json.loads(row["setting"])),
+        truth=truth and {k: _truth(v) for k, v in truth.items()}, **arms,
+    )  # fmt: skip
+
+
+def _truth(values: dict) -> Truth:
+    return Truth(
+        delta_rel=values["delta_rel"], interval=tuple(values["interval"]), by_seed=tuple(values["by_seed"]),
+        intervals=tuple(tuple(pair) for pair in values["intervals"]), margin=values["margin"],
+    )  # fmt: skip
