@@ -1,7 +1,8 @@
 """Studies that are phase maps: cells trained once, kept in little room, the table rebuilt from what is kept.
 
 A cell that two studies have is trained and kept once. Of a cell its manifest is kept, its records (by site all at the
-looks, between them only what the questions need), and its losses on the validation windows; the train losses as means.
+looks, between them only what the questions need), and its losses on the validation windows, in 16 bits, which move a mean by
+less than 1e-4 nats; the train losses as means.
 """
 
 from __future__ import annotations
@@ -93,15 +94,16 @@ def keep(cell: PlannedCell, stored: Path) -> None:
     stored.mkdir(parents=True, exist_ok=True)
     run, name = load_arm(cell.cell.path), cell.cell.path.name
     looks = set(cell.cell.recipe.average_steps)
-    rows = [
-        r for r in run.records if r.site is None or r.metric in SITE_METRICS or r.step in looks
-    ]
+    rows = [r for r in run.records if r.site is None or r.metric in SITE_METRICS or r.step in looks]
     with atomic_path(stored / f"{name}.parquet") as beside:
         write_parquet(rows, beside)
-    arrays = {"eval_steps": run.arrays["eval_steps"], "val_loss": run.arrays["val_loss"].astype(np.float32)}  # fmt: skip
+    arrays = {"eval_steps": run.arrays["eval_steps"], "val_loss": run.arrays["val_loss"].astype(np.float16)}  # fmt: skip
     arrays["train_loss"] = run.arrays["train_loss"].mean(axis=1, keepdims=True)
     write_arrays(stored / f"{name}.npz", arrays)
-    write_json(stored / f"{name}.json", run.facts)
+    facts = {
+        k: v for k, v in run.facts.items() if k != "metrics"
+    }  # the library has the definitions
+    write_json(stored / f"{name}.json", facts)
 
 
 def rebuilt(plan: MapPlan, stored: Path, out: Path) -> MapResult:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -115,7 +116,13 @@ def at_matched_loss(place: Place) -> Iterator[Record]:
         return  # LayerNorm never gets there
     step = int(ours.arrays["eval_steps"][np.argmax(losses <= wanted)])
     cell = planned(place, "layernorm")
-    yield from measured(cell, weights_at(cell, step), step)
+    records = list(measured(cell, weights_at(cell, step), step))
+    again = next(r.value for r in records if r.metric == "train_loss")
+    if not math.isclose(again, losses[losses <= wanted][0], rel_tol=1e-4):
+        raise RuntimeError(
+            f"{place}: the run that was made again has train loss {again} at {step}."
+        )
+    yield from records
 
 
 class _Reached(Exception):

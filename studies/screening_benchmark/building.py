@@ -123,7 +123,7 @@ def build(runs: Sequence[StoredRun], out: Path) -> int:
 
 
 def _rows(run: StoredRun) -> Iterator[dict[str, Any]]:
-    head = {"run": run.name, "seed": run.seed, "diverged_at": run.facts["diverged_at"]}
+    head = {"run": run.name, "seed": run.seed, "diverged_at": run.facts.get("diverged_at")}
     looks = set(run.recipe["average_steps"])
     values: dict[tuple[str, int], list[float]] = {}
     for r in run.records:
@@ -168,7 +168,7 @@ def _best_loss(runs: Sequence[StoredRun]) -> float:
     first = min(runs, key=lambda run: run.seed)
     return (
         float(first.arrays["val_loss"].mean(axis=1).min())
-        if first.facts["diverged_at"] is None
+        if first.facts.get("diverged_at") is None
         else np.inf
     )
 
@@ -180,7 +180,7 @@ def _cell(
     ours, theirs = (
         [next(r for r in of if r.seed == s) for s in seeds] for of in (candidate, baseline)
     )
-    finished = all(r.facts["diverged_at"] is None for r in itertools.chain(ours, theirs))
+    finished = all(r.facts.get("diverged_at") is None for r in itertools.chain(ours, theirs))
     truth = truth_of(*([r.arrays["val_loss"].astype(float) for r in of] for of in (ours, theirs))) if finished else None  # fmt: skip
     first = theirs[0]
     setting = _setting(first, candidate_lr=ours[0].lr, rate=rate)
@@ -199,7 +199,7 @@ def _setting(run: StoredRun, *, candidate_lr: float, rate: str) -> Setting:
     return Setting(
         architecture=" ".join([size.partition("-")[0], *told]), size=size, corpus=_corpus(data["source"]),
         unique_tokens=data["train_tokens"], params={k: v for k, v in model.items() if k.startswith("params_")},
-        steps=run.recipe["steps"], tokens_per_step=run.facts["tokens_per_step"], lr=run.lr, candidate_lr=candidate_lr,
+        steps=run.recipe["steps"], tokens_per_step=run.recipe["batch"] * run.asked.get("context", 128), lr=run.lr, candidate_lr=candidate_lr,
         rate=rate, warmup=run.recipe["warmup"], schedule=run.recipe["schedule"], plateau=run.facts["plateau"]["val"],
     )  # fmt: skip
 
