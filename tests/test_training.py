@@ -241,3 +241,26 @@ def test_the_manifest_defines_every_metric_that_is_recorded(tmp_path):
     defined = json.loads((tmp_path / "manifest.json").read_text())["metrics"]
     assert {r.metric for r in run.records} <= set(defined)
     assert all(set(d) == {"definition", "unit", "source"} for d in defined.values())
+
+
+def spikes_by_hand(losses):
+    """Losses that lie over 6 standard deviations above the mean of the 50 before."""
+    return [
+        i for i in range(50, len(losses))
+        if losses[i] > np.mean(losses[i - 50 : i]) + 6 * np.std(losses[i - 50 : i])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lr", "spikes"), [(3e-3, False), (3.0, True)])
+def test_loss_spikes_of_differential_attention_are_counted_as_the_rate_grows(tmp_path, lr, spikes):
+    """Version 1 at a large rate: it learns while the rate is small, then jumps, then is lost."""
+    losses = []
+    run = train_tiny(
+        tmp_path, op=None, attention="diff_v1", progress=lambda step, loss: losses.append(loss),
+        recipe=Recipe(steps=100, warmup=100, batch=16, lr=lr, clip=0.0, sample_every=0, eval_steps=tuple(range(1, 100))),
+    )  # fmt: skip
+    steps, counts = run.series("loss_spikes")
+    found = [step for step, more in zip(steps, np.diff(counts, prepend=0), strict=True) if more]
+    # counted from 1, and up to the last evaluation
+    assert found == [i + 1 for i in spikes_by_hand(losses) if i < steps[-1]]
+    assert bool(found) == spikes

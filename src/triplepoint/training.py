@@ -34,6 +34,8 @@ from triplepoint.resources import PeakMemory, step_clock
 from triplepoint.runs import RunFolder, write_arrays
 from triplepoint.weights import load_into, load_tensors, save_tensors
 
+OPTIMIZER = torch.optim.AdamW
+"""What every run is trained with; the manifest names it."""
 DEFINITIONS: dict[str, dict[str, str]] = {
     "train_loss": {
         "definition": "cross-entropy on the fixed train windows, eval mode, raw weights",
@@ -155,7 +157,7 @@ class Loop:
                 "Choose a batch that is a multiple of the number of processes."
             )
         fused = self._accelerator.device.type in ("cpu", "cuda")
-        optimizer = torch.optim.AdamW(
+        optimizer = OPTIMIZER(
             decay_groups(model, recipe.weight_decay), lr=recipe.lr, betas=recipe.betas, fused=fused
         )
         self._following = [m for m in model.modules() if hasattr(m, "advance")]

@@ -177,6 +177,16 @@ def test_a_loss_that_is_not_finite_is_called_diverged(tmp_path):
     assert written(tmp_path)[1] == [(1, "diverged", "the loss is not finite at step 1")]
 
 
+def test_derf_with_muon_is_warned_of(tmp_path):
+    trainer = trainer_of(
+        tmp_path, MonitorCallback(["alpha"]), model=gpt2("derf"), steps=1, eval_strategy="no"
+    )
+    matrices = [p for p in trainer.model.parameters() if p.ndim == 2]
+    trainer.optimizer = torch.optim.Muon(matrices, lr=LR)
+    with pytest.warns(UserWarning, match="GPT2LMHeadModel has 3 Derf and is trained with Muon"):
+        trainer.train()
+
+
 def test_an_evaluation_outside_of_training_is_none_of_its_business(tmp_path):
     callback = MonitorCallback()
     trainer_of(tmp_path, callback).evaluate()

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 lightning = pytest.importorskip("lightning.pytorch")
 
 from triplepoint.integrations.lightning import MonitorCallback  # noqa: E402
+from triplepoint.surgery import swap_norms  # noqa: E402
 
 # of lightning 2.6 with torch 2.13, and about the two cores of a test machine
 pytestmark = [
@@ -111,6 +112,17 @@ def test_a_resumed_run_writes_what_an_uninterrupted_one_does(run, tmp_path):
         ckpt_path=checkpoint,
     )
     assert written(tmp_path) == written(run[0])
+
+
+def test_derf_with_muon_is_warned_of(tmp_path):
+    class WithMuon(Language):
+        def configure_optimizers(self):
+            return torch.optim.Muon([p for p in self.parameters() if p.ndim == 2], lr=1e-3)
+
+    module = WithMuon()
+    swap_norms(module, "derf")
+    with pytest.warns(UserWarning, match="WithMuon has 3 Derf and is trained with Muon"):
+        fit(tmp_path, MonitorCallback(["alpha"]), module=module, steps=1)
 
 
 def test_an_exception_removes_the_hooks(tmp_path):

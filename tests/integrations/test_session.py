@@ -10,9 +10,10 @@ from tests.monitoring.test_monitor import hooks_of
 from torch import nn
 
 from triplepoint import Monitor
-from triplepoint.errors import MissingExtraError
+from triplepoint.errors import MissingExtraError, UnknownNameError
 from triplepoint.integrations.session import Session
 from triplepoint.logbook import read_logbook
+from triplepoint.ops import Derf, DyT
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 
@@ -57,6 +58,29 @@ def test_another_rank_observes_and_writes_nothing(net, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+MUON = (
+    r"Sequential has 1 Derf and is trained with Muon, which are reported to go badly together \(arXiv 2604\.01563\)\."
+    r"\nTry DyT, or AdamW"
+)
+
+
+class MuonWithAuxAdam(torch.optim.AdamW):
+    """A variant of another library, by its name."""
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Muon, MuonWithAuxAdam])
+def test_derf_with_muon_is_warned_of(tmp_path, kind):
+    model = nn.Sequential(nn.Linear(4, 4), Derf(4))
+    with pytest.warns(UserWarning, match=MUON):
+        Session(Monitor(model), tmp_path, optimizers=[kind([model[0].weight])]).close()
+
+
+@pytest.mark.parametrize(("op", "kind"), [(DyT, torch.optim.Muon), (Derf, torch.optim.AdamW)])
+def test_other_pairs_of_op_and_optimizer_are_not_warned_of(tmp_path, op, kind):
+    model = nn.Sequential(nn.Linear(4, 4), op(4))
+    Session(Monitor(model), tmp_path, optimizers=[kind([model[0].weight])]).close()
+
+
 @pytest.mark.parametrize(
     ("module", "package"), [("hf", "transformers"), ("lightning", "lightning.pytorch")]
 )
@@ -85,3 +109,9 @@ def test_the_examples_run_and_write_the_phase(name, package, tmp_path, monkeypat
     assert {r.step for r in records if r.metric == "alpha"} == {1, 10, 20}
     assert phases[-1][1:] == monitor.phase
     assert f"{monitor.phase.phase}: {monitor.phase.reason}" in capsys.readouterr().out
+
+
+def test_a_session_that_cannot_begin_leaves_no_hooks_and_no_open_file(net, tmp_path):
+    with pytest.raises(UnknownNameError, match="There is no tracker 'nope'.\nKnown: tensorboard"):
+        Session(Monitor(net), tmp_path, trackers=["nope"])
+    assert hooks_of(net) == 0

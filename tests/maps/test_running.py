@@ -123,6 +123,19 @@ def test_failing_fast_raises_what_the_cell_said(tmp_path, monkeypatch):
         run_map(plan_of(), tmp_path / "map", workers=2, retries=0, fail_fast=True)
 
 
+def test_a_flat_curve_is_trained_to_its_end_like_any_other(tmp_path):
+    """Nothing is pruned: a run that generalises late looks like this before it does."""
+    plan = plan_of(op=["norm"], grid={"lr": [1e-12, 1e-3]})
+    result = run_map(plan, tmp_path / "map", workers=1)
+    curves = read_arrays(tmp_path / "map" / "arrays.npz")
+    flat, learning = (row["identity"] for row in result.rows[:2])
+    for identity in (flat, learning):
+        assert curves[f"{identity}|steps"].tolist() == [3, 6]
+    first, last = curves[f"{flat}|val_loss"]
+    assert last == pytest.approx(first, abs=1e-5)
+    assert curves[f"{learning}|val_loss"][1] < curves[f"{learning}|val_loss"][0] - 1e-3
+
+
 def test_status_counts_what_is_there(folder):
     status = status_of(folder)
     assert (status["cells"], status["finished"], status["work_done"]) == (2, 2, 1.0)

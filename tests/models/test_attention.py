@@ -8,6 +8,9 @@ import torch
 from tests.reference import attention as twins
 from tests.reference.gpt2 import rows_of
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from triplepoint.errors import PlanError, UnknownNameError
 from triplepoint.families import find_norms
@@ -216,6 +219,35 @@ def test_the_published_studys_variant_leaks_through_its_norm(size, path):
     assert (report.ok, report.first_violation) == (False, f"{path}.subln")
     # the fact sheet's test found 11 % of the logits' spread at four layers
     assert report.max_change > 0.01 * report.output_std
+
+
+# --- memory
+
+
+class Largest(TorchDispatchMode):
+    """Notes the most elements that any tensor made under it has."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        tensors = [t for t in tree_leaves(made) if isinstance(t, torch.Tensor)]
+        self.elements = max([self.elements, *(t.numel() for t in tensors)])
+        return made
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2], ids=["all", "grouped"])
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_no_map_of_all_pairs_of_positions_is_ever_built(name, kv_heads):
+    module, seq = built(name, kv_heads=kv_heads), 256
+    x = torch.randn(1, seq, 24, requires_grad=True)
+    with Largest() as seen:
+        module(x, angles(seq, 6)).sum().backward()
+    # one head's map has seq^2 elements
+    assert seen.elements < seq**2
+    with Largest() as seen, sdpa_kernel(SDPBackend.MATH):
+        module(x)
+    assert seen.elements >= seq**2
 
 
 # --- norms and errors

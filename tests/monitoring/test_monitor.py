@@ -62,6 +62,33 @@ def test_values_of_a_step_by_hand():
     assert found["saturation@2"].unit == "share"
 
 
+@pytest.mark.parametrize(("alpha", "least", "most"), [(0.5, 0.0, 0.0), (50.0, 0.8, 1.0)])
+def test_an_alpha_that_has_grown_shows_as_the_share_of_gradients_that_are_dead(alpha, least, most):
+    op, x = DyT(64, alpha=alpha), torch.randn(256, 64, requires_grad=True)
+    with Monitor(nn.Sequential(op), metrics=("saturation",)) as monitor:
+        op(x).sum().backward()
+        monitor.observe(1)
+    found = {r.metric: r.value for r in monitor.collect()}
+    dead = (x.grad == 0).double().mean().item()
+    assert found["saturation_exact"] == dead
+    assert least <= dead <= most
+    # tanh' < 0.0707 beyond |z| = 2: of the slope alpha that a gradient has at 0
+    flat = (x.grad.abs() < 0.0707 * alpha).double().mean().item()
+    assert found["saturation_slope"] == pytest.approx(flat, abs=1e-3)
+    assert found["saturation_slope"] >= found["saturation_exact"]
+
+
+def test_a_float16_stream_near_its_largest_number_is_measured_without_overflow():
+    op = DyT(2, alpha=2.0).half()
+    with Monitor(nn.Sequential(op), metrics=("saturation", "input_rms")) as monitor:
+        op(torch.tensor([[6e4, 0.25]], dtype=torch.float16))
+        monitor.observe(1)
+    found = {r.metric: r.value for r in monitor.collect()}
+    # 2 * 6e4 and the square of 6e4 are infinite in float16
+    assert (found["saturation_exact"], found["saturation@0.5"]) == (0.5, 0.5)
+    assert found["input_rms"] == pytest.approx(6e4 / 2**0.5, rel=1e-3)
+
+
 def test_training_is_bit_equal_with_and_without_a_monitor(model):
     alone = build("dyt", dropout=0.1)(0)
     alone.load_state_dict(model.state_dict())
@@ -205,3 +232,9 @@ def test_a_copy_of_the_model_is_not_counted():
         monitor.observe(1)
     (record,) = monitor.collect()
     assert record.value == pytest.approx(12.5**0.5)
+
+
+def test_a_loss_may_still_be_the_tensor_that_was_differentiated(model):
+    monitor = Monitor(model, "input_rms")
+    monitor.observe(1, train_loss=torch.tensor(2.0, requires_grad=True))
+    assert [(r.metric, r.value) for r in monitor.collect()] == [("train_loss", 2.0)]

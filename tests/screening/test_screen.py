@@ -16,6 +16,7 @@ from triplepoint.errors import (
     PlanError,
     RunFolderError,
 )
+from triplepoint.surgery import SwapPolicy, swap_norms
 
 TEXT = corpus()
 VALIDATION = TEXT.windows("validation", context=CONTEXT, count=32)
@@ -384,3 +385,37 @@ def test_bad_arguments_are_refused_with_advice(changes, error, message):
         tp.screen(
             given.pop("build"), given.pop("batches"), candidates=["dyt"], plan=plan(20), seeds=1, **given
         )  # fmt: skip
+
+
+def test_the_record_names_the_optimizer_that_a_verdict_is_from(tmp_path):
+    screen(["derf"], steps=4, seeds=1, out=tmp_path)
+    manifests = [tmp_path / "manifest.json", *tmp_path.glob("arms/*/*/*/manifest.json")]
+    assert [json.loads(m.read_text())["optimizer"] for m in manifests] == ["AdamW"] * 3
+
+
+def qwen(seed):
+    """A Qwen 2 of two layers: RMSNorms, biases on queries, keys and values, a tied head."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Qwen2Config(
+        vocab_size=32, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=32, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return transformers.Qwen2ForCausalLM(config)
+
+
+def qwen_without_a_scale(seed):
+    """DyT with the paper's alpha for images, and embeddings as small as they are born."""
+    model = qwen(seed)
+    swap_norms(model, "dyt", policy=SwapPolicy(alpha=0.5, embedding_scale=False))
+    return model
+
+
+def test_a_language_model_whose_loss_does_not_move_is_said_to_have_stalled():
+    arms = {"bare": tp.Arm(build=qwen_without_a_scale)}
+    verdict = screen(arms, steps=80, seeds=1, model=qwen, plan=plan(2000, lr=1e-3))
+    (found,) = verdict.candidates
+    assert (verdict.verdict, found.phase, found.stalled) == ("undecided", "stalled", True)
+    assert found.why.startswith("stalled: still on the unigram plateau")
+    assert "the baseline left it at step" in found.why
+    assert "alpha drift" in found.why
+    assert "frozen" in found.why

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import parametrize
 
@@ -192,6 +193,28 @@ def test_a_norm_that_was_on_meta_comes_back_with_its_ops_values():
     unswap_norms(model)
     assert isinstance(model[1], nn.LayerNorm)
     assert (model[1].weight.tolist(), model[1].bias.tolist()) == ([3.0] * 4, [0.5] * 4)
+
+
+# --- the axis
+
+
+class OverChannels(nn.LayerNorm):
+    """A LayerNorm by class that is over the channels of images, as timm has one that computes in float32."""
+
+    def forward(self, x):
+        y = x.float().permute(0, 2, 3, 1)
+        y = F.layer_norm(y, self.normalized_shape, self.weight, self.bias, self.eps)
+        return y.permute(0, 3, 1, 2).to(x.dtype)
+
+
+def test_a_layernorm_by_class_that_is_over_channels_becomes_an_op_over_channels():
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), OverChannels(4))
+    gain, shift = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0.1, 0.2, 0.3, 0.4])
+    model[1].weight.data, model[1].bias.data = gain.clone(), shift.clone()
+    swap_norms(model, "dyt:paper")
+    x = torch.randn(2, 3, 4, 4)  # as wide as there are channels: a wrong axis would raise no error
+    expected = gain.view(4, 1, 1) * torch.tanh(2 * model[0](x)) + shift.view(4, 1, 1)
+    torch.testing.assert_close(model(x), expected)
 
 
 # --- ties

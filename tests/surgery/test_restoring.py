@@ -187,3 +187,22 @@ def test_models_of_transformers_are_undone_bit_for_bit(kind):
     assert ("qk" in roles) == (kind == "qwen3")
     assert ("post_mlp" in roles) == (kind in ("gemma2", "bert", "albert"))
     assert {i.warning is not None for i in report.swapped if i.role in ("qk", "post_mlp")} <= {True}
+
+
+def test_a_swap_in_inference_mode_can_be_trained():
+    model = nn.Sequential(nn.LayerNorm(4))
+    with torch.inference_mode():
+        swap_norms(model, "dyt")
+    model(torch.randn(2, 4)).sum().backward()
+    assert model[0].alpha.grad is not None
+
+
+def test_a_model_built_in_inference_mode_is_given_back():
+    with torch.inference_mode():
+        model = nn.Sequential(nn.LayerNorm(4))
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        before = model(x)
+        swap_norms(model, "dyt")
+        assert unswap_norms(model) == 1
+        assert torch.equal(model(x), before)

@@ -591,6 +591,17 @@ def test_torchs_encoder_runs_the_op_under_a_padding_mask():
     torch.testing.assert_close(found[~padding], expected[~padding])
 
 
+@pytest.mark.parametrize("name", ["dyt", "rmsnorm", "bhyt"])  # without and with an eps of its own
+@pytest.mark.parametrize("grad", [False, True])
+def test_one_layer_of_torchs_encoder_computes_in_eval_mode_what_it_does_in_training(name, grad):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    x = torch.randn(3, 5, 8)
+    swap_norms(layer, name)
+    expected = layer(x)
+    with torch.set_grad_enabled(grad):
+        torch.testing.assert_close(layer.eval()(x), expected)
+
+
 @pytest.mark.parametrize("names", [["dyt"], ["dyt", "derf"]], ids=["once", "twice"])
 def test_undoing_gives_torchs_encoder_its_fast_kernel_back(names):
     model, x = encoder(), torch.randn(3, 5, 8)

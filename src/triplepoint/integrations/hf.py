@@ -33,7 +33,7 @@ class MonitorCallback(Watch, require("transformers", extra="hf").TrainerCallback
     LOGGED = {"val_loss": "eval_loss", "val_accuracy": "eval_accuracy"}
 
     def on_train_begin(
-        self, args: Any, state: Any, control: Any, *, model: nn.Module, **_: Any
+        self, args: Any, state: Any, control: Any, *, model: nn.Module, optimizer: Any, **_: Any
     ) -> None:
         """Attach the monitor; after a resume it goes on where the checkpoint was."""
         self._start(
@@ -41,6 +41,7 @@ class MonitorCallback(Watch, require("transformers", extra="hf").TrainerCallback
             args.output_dir,
             dtype=torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None,
             step=state.global_step,
+            optimizers=[optimizer],
             writes=state.is_world_process_zero,
         )
 

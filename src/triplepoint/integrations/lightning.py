@@ -42,6 +42,7 @@ class MonitorCallback(Watch, require("lightning.pytorch", extra="lightning").Cal
             trainer.default_root_dir,
             dtype=_dtype_of(str(trainer.precision)),
             step=trainer.global_step,
+            optimizers=trainer.optimizers,
             writes=trainer.is_global_zero,
         )
 

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from triplepoint.integrations.trackers import Tracker, open_tracker
 from triplepoint.logbook import Logbook, PhaseLine
 from triplepoint.monitoring import Monitor
+from triplepoint.optimisation import warn_of_optimizer
 from triplepoint.phases import Judgement
 
 LOGBOOK = "triplepoint.jsonl"
@@ -28,6 +30,7 @@ class Session:
         path: The logbook; ``triplepoint.jsonl`` in it where it is a folder.
         step: Optimiser steps done: 0, or those of the checkpoint that the run goes on from.
         trackers: ``tensorboard``, ``wandb`` or ``mlflow``, or trackers of ``accelerate.tracking`` that were started.
+        optimizers: Of the run, if you want to be warned of one that an op is reported to go badly with.
         writes: False on the other ranks of a run on several processes.
 
     Example:
@@ -48,17 +51,24 @@ class Session:
         *,
         step: int = 0,
         trackers: Sequence[str | Any] = (),
+        optimizers: Sequence[Optimizer] = (),
         writes: bool = True,
     ):
+        for optimizer in optimizers:
+            warn_of_optimizer(monitor.model, optimizer)
         self.monitor = monitor
         self.path = Path(path) / LOGBOOK if Path(path).suffix != ".jsonl" else Path(path)
         self._logbook: Logbook | None = Logbook(self.path, step=step) if writes else None
         self._trackers: list[Tracker] = []
-        if step:  # a callback has no state in a checkpoint unless asked; the logbook has it all
-            monitor.replay(step, self._logbook.records if writes else ())
-        monitor.attach()
-        if writes:
-            self._trackers = [open_tracker(t, folder=self.path.parent) for t in trackers]
+        try:
+            if step:  # a callback has no state in a checkpoint unless asked; the logbook has it all
+                monitor.replay(step, self._logbook.records if writes else ())
+            for tracker in trackers if writes else ():
+                self._trackers.append(open_tracker(tracker, folder=self.path.parent))
+            monitor.attach()
+        except BaseException:
+            self.close()
+            raise
 
     def observe(
         self, step: int, *, logits: Tensor | None = None, **losses: float
@@ -123,13 +133,21 @@ class Watch:
         """From the beginning of training on."""
 
     def _start(
-        self, model: nn.Module, folder: str, *, dtype: torch.dtype | None, step: int, writes: bool
+        self,
+        model: nn.Module,
+        folder: str,
+        *,
+        dtype: torch.dtype | None,
+        step: int,
+        optimizers: Sequence[Optimizer],
+        writes: bool,
     ) -> None:
         self._close()  # where the run before ended with an exception
         self.monitor = Monitor(model, **{"dtype": dtype, **self._options})
         self._session = Session(
-            self.monitor, self._path or folder, step=step, trackers=self._trackers, writes=writes
-        )
+            self.monitor, self._path or folder, step=step, trackers=self._trackers,
+            optimizers=optimizers, writes=writes,
+        )  # fmt: skip
 
     def _observe(self, step: int, **losses: float) -> None:
         if self._session is not None:  # none while an evaluation or a sanity check runs by itself

@@ -7,6 +7,7 @@ Axes: ``batch seq dim heads``; ``size`` is the width of one head. Every attentio
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import ClassVar
 
 import torch
@@ -99,9 +100,14 @@ def join_heads(x: Float[Tensor, "batch heads seq size"]) -> Tensor:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, dropout: float) -> Tensor:
     """Causal softmax attention; several query heads may share a key/value head, neighbours sharing one."""
+    size, missing = q.shape[-1], v.shape[-1] - q.shape[-1]
+    if missing:
+        # torch's fused kernels take one width only and else build [batch, heads, seq, seq]; a zero adds nothing
+        q, k = F.pad(q, (0, missing)), F.pad(k, (0, missing))
     return F.scaled_dot_product_attention(
-        q, k, v, dropout_p=dropout, is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
-    )
+        q, k, v, dropout_p=dropout, is_causal=True, enable_gqa=q.shape[1] != k.shape[1],
+        scale=1 / math.sqrt(size),
+    )  # fmt: skip
 
 
 class SoftmaxAttention(nn.Module):

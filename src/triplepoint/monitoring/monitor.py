@@ -77,7 +77,7 @@ class Monitor:
     def __init__(
         self,
         model: nn.Module,
-        metrics: Sequence[str] = ("saturation", "input_rms", "alpha"),
+        metrics: str | Sequence[str] = ("saturation", "input_rms", "alpha"),
         *,
         every: int = 1,
         budget_bytes: int = BUDGET_BYTES,
@@ -90,6 +90,7 @@ class Monitor:
             raise PlanError(f"every is {every}.\nGive a number of steps, at least 1.")
         if budget_bytes < 0:
             raise PlanError(f"budget_bytes is {budget_bytes}.\nGive a number of bytes, e.g. 2**28.")
+        metrics = (metrics,) if isinstance(metrics, str) else metrics
         for name in metrics:
             if name not in METRICS and name not in READINGS:
                 raise unknown_name("metric", name, [*METRICS, *READINGS])
@@ -123,6 +124,11 @@ class Monitor:
                 own = saturation_of(module, dtype=dtype) if metric.name == "saturation" else metric
                 found += [own] if own else []
         return found
+
+    @property
+    def model(self) -> nn.Module:
+        """What is watched, as it was given."""
+        return self._model
 
     @property
     def phase(self) -> Judgement | None:
@@ -171,7 +177,9 @@ class Monitor:
             The phase, as far as the losses so far tell it: from accuracies memorised or generalising, from
             ``val_loss`` as of a single arm, from ``train_loss`` only that it diverged. None where they do not.
         """
-        self._records += [self._record(k, float(v), step) for k, v in losses.items()]
+        # often still the tensor that was differentiated
+        losses = {k: float(v.detach() if isinstance(v, Tensor) else v) for k, v in losses.items()}
+        self._records += [self._record(k, v, step) for k, v in losses.items()]
         sampled = self._sampler.is_on and step != self._step
         seen: States = self._sampler.take()
         if logits is not None:
@@ -244,8 +252,8 @@ class Monitor:
             self._warned = True
             warnings.warn(
                 f"Nothing passed through the {len(self._sites)} sites of the monitor in training mode up to step "
-                f"{step}.\nCall model.train(), and give Monitor the very model that is trained: not a copy, and not "
-                "one that runs scripted, exported or in DataParallel.",
+                f"{step}.\nCall model.train(), and give Monitor the very model that is trained: not a copy, not one "
+                "whose norms were swapped since, and not one that runs scripted, exported or in DataParallel.",
                 stacklevel=3,
             )
         return False

@@ -279,6 +279,7 @@ class Screen:
                 "data": facts.get("data"),
                 "plateau": facts.get("plateau"),
                 "model": facts["model"],
+                "optimizer": facts.get("optimizer"),
                 "arms": {name: self._arm_facts(name, arm) for name, arm in arms.items()},
                 "seeds": [run.seed for run in arms[self.candidates.baseline].runs],
                 "recipe": dataclasses.asdict(self.base),
