@@ -73,3 +73,10 @@ def test_errors_say_what_to_try(tmp_path):
     message = r"cannot be written: .*\nFree some space, or give the monitor another path\."
     with pytest.raises(RunFolderError, match=message):
         Logbook(tmp_path / "file" / "log.jsonl")
+
+
+def test_a_file_that_is_no_text_is_no_logbook(tmp_path):
+    (tmp_path / "log.jsonl").write_bytes(b"\xff\xfe\x00\n")
+    with pytest.raises(RunFolderError, match="is no logbook: it is no text.\nMove it away"):
+        Logbook(tmp_path / "log.jsonl", step=2)
+    assert (tmp_path / "log.jsonl").read_bytes() == b"\xff\xfe\x00\n"

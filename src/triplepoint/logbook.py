@@ -93,7 +93,8 @@ def read_logbook(path: str | Path) -> tuple[list[Record], list[PhaseLine]]:
     """
     records: list[Record] = []
     phases: list[PhaseLine] = []
-    for number, line in enumerate(Path(path).read_text().splitlines(keepends=True), 1):
+    text = _text_of(Path(path))
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
         if not line.endswith("\n"):
             break
         try:
@@ -108,6 +109,15 @@ def read_logbook(path: str | Path) -> tuple[list[Record], list[PhaseLine]]:
                 "The file was changed by another program; restore it, or move it away to start a new one."
             ) from error
     return records, phases
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise RunFolderError(
+            f"{path} is no logbook: it is no text.\nMove it away to start a new one."
+        ) from error
 
 
 def _unwritable(path: Path, error: OSError) -> RunFolderError:

@@ -122,3 +122,32 @@ def test_a_damaged_file_of_weights_is_named(llama):
         ModelError, match="The weights in .* cannot be read: .*\nDownload them again"
     ):
         blueprint_of(llama).trained()
+
+
+def test_weights_of_another_model_are_refused(llama, tmp_path):
+    """transformers would give the tensors that are not there the values of a new model."""
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).save_pretrained(llama)
+    assert blueprint_of(llama).trained() is not None  # the tied head is not missing
+    transformers.LlamaConfig(**{**LLAMA, "hidden_size": 32}).save_pretrained(llama)
+    with pytest.raises(ModelError, match=r"do not fit its config.json: \d+ tensors .*\nDownload"):
+        blueprint_of(llama).trained()
+    config = transformers.GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=256)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt2")
+    (tmp_path / "gpt2" / "model.safetensors").replace(llama / "model.safetensors")
+    with pytest.raises(ModelError, match=r"do not fit its config.json: \d+ tensors .*\nDownload"):
+        blueprint_of(llama).trained()
+
+
+def test_a_configuration_beside_another_one_has_not_its_weights(llama):
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).save_pretrained(llama)
+    values = json.loads((llama / "config.json").read_text())
+    (llama / "other.json").write_text(json.dumps({**values, "num_hidden_layers": 1}))
+    other = blueprint_of(llama / "other.json")
+    assert other.trained() is None
+    assert len(other.model().model.layers) == 1
+
+
+def test_an_architecture_that_is_no_model_is_not_called(llama):
+    values = json.loads((llama / "config.json").read_text())
+    (llama / "config.json").write_text(json.dumps({**values, "architectures": ["pipeline"]}))
+    assert type(blueprint_of(llama).build()) is transformers.LlamaForCausalLM

@@ -41,7 +41,21 @@ def broken():
 def number():
     return 7
 
+def leaves():
+    raise SystemExit(0)
+
+def talks():
+    raise ValueError("one line\\nanother")
+
+def unborn():
+    import torch
+    with torch.device("meta"):
+        return Own()
+
 built = Own()
+
+def same():
+    return built
 """
 
 
@@ -105,6 +119,9 @@ def test_a_model_of_ones_own_is_trained_in_a_cell(own, tmp_path):
         ("own:Nope", "cannot be imported: AttributeError", "MODEL is module:callable"),
         ("no_such_module:f", "cannot be imported: ModuleNotFoundError", "that Python finds from this folder"),
         ("own:broken", "failed: ValueError: no such layer", "no other arguments than vocab, context and dropout"),
+        ("own:leaves", "failed: SystemExit: 0", "no other arguments than vocab, context and dropout"),
+        ("own:talks", "failed: ValueError: one line", "no other arguments than vocab, context and dropout"),
+        ("own:unborn", "returned a model on the meta device, where it has no values", "Build it on the CPU"),
         ("own:number", "returned a int, not an nn.Module", "Return the model"),
         ("own:built", "is a Own, nothing that builds a model", "returns a new nn.Module each time"),
     ],
@@ -114,6 +131,19 @@ def test_a_callable_that_builds_no_model_says_why(own, name, problem, remedy):
         blueprint_of(name.replace("own:", f"{own}:")).build()
     first, second = str(raised.value).split("\n", 1)
     assert problem in first and remedy in second
+
+
+def test_a_module_that_ends_the_program_cannot_be_imported(own, tmp_path):
+    (tmp_path / f"{own}.py").write_text("raise SystemExit(0)")
+    with pytest.raises(ModelError, match="cannot be imported: SystemExit: 0\nMODEL is module"):
+        blueprint_of(f"{own}:Own").build()
+
+
+def test_one_model_cannot_be_built_twice(own):
+    """Both arms of a comparison would train it, one after the other."""
+    blueprint_of(f"{own}:same").build()
+    with pytest.raises(ModelError, match="returned the same model again.\nReturn a new one"):
+        blueprint_of(f"{own}:same").build()
 
 
 def test_a_dropout_that_the_model_does_not_take_is_refused(own):

@@ -68,9 +68,9 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     [
         (lambda f: (f / "triplepoint.json").unlink(), RunFolderError, "has no triplepoint.json.*\nGive the folder that"),
         (lambda f: (f / "triplepoint.json").write_text("{"), RunFolderError, "cannot be read"),
-        (lambda f: (f / "triplepoint.json").write_text("{}"), ModelError, "describes no model.*\nSwap the model again"),
-        (lambda f: (f / "model.safetensors").unlink(), CheckpointError, "cannot be read as safetensors"),
-        (lambda f: (f / "model.safetensors").write_bytes(b"x" * 40), CheckpointError, "cannot be read as safetensors"),
+        (lambda f: (f / "triplepoint.json").write_text("{}"), ModelError, "is of version None, this is version 1.\nRead it"),
+        (lambda f: (f / "model.safetensors").unlink(), RunFolderError, "has no model.safetensors.*\nRestore it, or swap"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"x" * 40), CheckpointError, "as safetensors.*\nRestore it, or swap"),
     ],
     ids=["no sidecar", "half a sidecar", "empty sidecar", "no weights", "junk weights"],
 )  # fmt: skip
@@ -91,3 +91,58 @@ def test_another_models_weights_are_refused(tmp_path):
     )
     with pytest.raises(CheckpointError, match="does not fit the model"):
         load(tmp_path / "gpt2-0.1m")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda told: told["swap"].pop("sites"),
+        lambda told: told["swap"].update(sites="abc"),
+        lambda told: told["swap"]["sites"][0].pop("op"),
+        lambda told: told["swap"]["sites"][0].update(op="nope"),
+        lambda told: told["swap"]["sites"][0].update(settings={"x": 1}),
+        lambda told: told.update(model="abc"),
+        lambda told: told.update(model={"kind": "size"}),
+        lambda told: told.update(model={"kind": "callable"}),
+        lambda told: told["model"]["shape"].update(x=1),
+    ],
+)
+def test_a_sidecar_that_lost_or_gained_something_is_called_damaged(tmp_path, damage):
+    blueprint, model, report = swapped()
+    save(tmp_path / "out", model, blueprint, report)
+    file = tmp_path / "out" / "triplepoint.json"
+    told = json.loads(file.read_text())
+    damage(told)
+    file.write_text(json.dumps(told))
+    with pytest.raises(ModelError, match="is damaged: .*\nRestore it, or swap the model again"):
+        load(tmp_path / "out")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_dtype_survives_the_disk(tmp_path, dtype):
+    blueprint, model, report = swapped()
+    next(model.children()).to(dtype)
+    save(tmp_path / "out", model, blueprint, report)
+    again = load(tmp_path / "out")
+    assert {n: t.dtype for n, t in again.state_dict().items()} == {
+        n: t.dtype for n, t in model.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed(tmp_path, there):
+    if there:
+        (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    blueprint, model, _ = swapped()
+    save(tmp_path / "link", model, blueprint)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "triplepoint.json").exists()
+
+
+def test_names_that_no_file_can_have_are_refused():
+    blueprint, model, _ = swapped()
+    with pytest.raises(RunFolderError, match="File name too long.\nChoose another folder"):
+        save("a" * 300, model, blueprint)
+    with pytest.raises(RunFolderError, match="^/ is not empty.\nChoose another folder"):
+        save("/", model, blueprint)

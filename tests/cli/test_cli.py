@@ -298,3 +298,71 @@ def test_ctrl_c_says_how_to_resume_and_the_same_command_does(tmp_path, text):
     assert "resume with:\n  triplepoint screen" in err
     assert "Traceback" not in err
     assert list((tmp_path / "run").glob("arms/*/*/*/records.jsonl"))
+
+
+CHATTY = """
+from torch import nn
+print("imported")
+
+class Own(nn.Module):
+    def __init__(self, vocab=256):
+        super().__init__()
+        print("built")
+        self.embed, self.norm, self.head = nn.Embedding(vocab, 8), nn.LayerNorm(8), nn.Linear(8, vocab)
+
+    def forward(self, tokens):
+        print("called")
+        return self.head(self.norm(self.embed(tokens)))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["swap", "chatty:Own", "--dry-run"],
+        ["check", "chatty:Own"],
+        ["train", "--model", "chatty:Own", "--steps", "1", "--context", "8", "--batch", "1"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_a_model_prints_is_not_in_the_document(command, tmp_path, monkeypatch, words):
+    (tmp_path / "chatty.py").write_text(CHATTY)
+    monkeypatch.delitem(sys.modules, "chatty", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    code, out, err = command(*words, "--json")
+    assert code == 0, err
+    assert all(json.loads(line) for line in out.splitlines())
+    assert "imported\nbuilt" in err
+
+
+def test_what_a_model_prints_in_workers_is_not_in_the_document(tmp_path):
+    (tmp_path / "chatty.py").write_text(CHATTY)
+    words = [
+        "screen", "--model", "chatty:Own", "--candidates", "dyt", "--steps", "2", "--seeds", "1", "--context", "8",
+        "--batch", "1", "--planned-steps", "20", "--workers", "2", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "triplepoint.cli.main", *words], cwd=tmp_path, capture_output=True, text=True
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"]
+    assert "called" in done.stderr
+
+
+@pytest.mark.parametrize("command_name", ["train", "screen"])
+def test_an_encoder_is_not_trained_to_predict_what_it_sees(
+    command, tmp_path, monkeypatch, command_name
+):
+    (tmp_path / "sees.py").write_text(
+        CHATTY.replace(
+            "self.embed(tokens))", "self.embed(tokens) + self.embed(tokens).mean(1, True))"
+        )
+    )
+    monkeypatch.delitem(sys.modules, "sees", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    words = ["--model", "sees:Own", "--steps", "2", "--context", "8", "--batch", "1"]
+    more = ["--planned-steps", "20", "--workers", "1"] if command_name == "screen" else []
+    refused(
+        command(command_name, *words, *more),
+        "sees:Own sees the tokens that it is to predict", "screen and train need a decoder",
+    )  # fmt: skip

@@ -4,10 +4,12 @@ import json
 import sys
 
 import pytest
+from tests.maps.test_running import failing
 from typer.testing import CliRunner
 
 from triplepoint.cli import main
 from triplepoint.runs import read_rows
+from triplepoint.sweeps.executors import lost_worker
 
 PLAN = """
 windows = 4
@@ -67,6 +69,22 @@ def test_bad_input_is_a_message_and_status_two(tmp_path, monkeypatch, capsys, wo
     assert (code, stdout) == (2, "")
     assert f"Error: {message}" in stderr or message in stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("word", [None, "--keep-going", "--fail-fast"])
+def test_what_a_failed_cell_means_for_the_others_is_asked_for(tmp_path, monkeypatch, capsys, word):
+    failing(monkeypatch, lambda index: lost_worker(index, "exit code -9"))
+    (tmp_path / "plan.toml").write_text(PLAN.replace('"dyt"]', '"dyt", "derf"]'))
+    out = tmp_path / "map"
+    words = ["run", tmp_path / "plan.toml", "--out", out, "--workers", 1, "--retries", 0, "--json"]
+    code, stdout, stderr = called(monkeypatch, capsys, *words, *([word] if word else []))
+    if word == "--fail-fast":
+        assert (code, stdout) == (2, "")
+        assert "Error: A worker process ended without a word (exit code -9)." in stderr
+    else:
+        document = json.loads(stdout)
+        # the second of three failed, the third has run
+        assert (code, document["finished"], len(document["failed"])) == (1, 2, 1)
 
 
 def test_the_help_says_that_ray_needs_a_shared_folder():

@@ -255,3 +255,10 @@ def test_neither_torch_nor_plotly_is_imported_for_an_answer(overfitted):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[1:] == ["[]"]
+
+
+def test_a_page_in_a_folder_that_is_not_there_is_refused(command, tmp_path):
+    (tmp_path / "log.csv").write_text("step,val_loss\n1,2\n2,1\n")
+    code, out, err = command("phase", "log.csv", "--out", "nowhere/page.html", "--json")
+    assert (code, out) == (2, "")
+    assert "there is no folder nowhere.\nMake it, or name another file with --out." in err

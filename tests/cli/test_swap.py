@@ -72,3 +72,23 @@ def test_what_cannot_be_done_says_why_and_leaves_nothing(command, tmp_path, word
     first, second = err.removeprefix("Error: ").split("\n", 1)
     assert problem in first and remedy in second
     assert list(tmp_path.iterdir()) == []
+
+
+UNSWAPPABLE = """
+from torch import nn
+
+def mixed():
+    return nn.Sequential(nn.LayerNorm(4), nn.Conv1d(4, 4, 1), nn.BatchNorm1d(4), nn.GroupNorm(2, 4))
+"""
+
+
+def test_strict_ends_with_status_two_where_a_norm_would_stay(command, tmp_path, monkeypatch):
+    (tmp_path / "mixed_norms.py").write_text(UNSWAPPABLE)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ("swap", "mixed_norms:mixed", "--dry-run")
+    code, out, _ = command(*words, "--json")
+    assert code == 0
+    assert [item["path"] for item in json.loads(out)["skipped"]] == ["2", "3"]
+    code, out, err = command(*words, "--strict")
+    assert (code, out) == (2, "")
+    assert "2 of 3 norms can't be swapped, and strict=True asks for all: 2 (" in err

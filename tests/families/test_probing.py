@@ -251,3 +251,17 @@ def test_reading_works_under_autocast_another_default_device_and_inference_mode(
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.device("meta"), torch.inference_mode():
         reading = read_norm(norm, dim=8)
     assert reading == read_norm(norm, dim=8)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda self, x: F.dropout(rms(x, 1e-5), 0.5, self.training),
+        lambda self, x: x if self.training else rms(x, 1e-5),
+    ],
+    ids=["dropout", "in eval mode only"],
+)
+def test_what_does_something_else_in_training_is_refused(forward):
+    with pytest.raises(NotRead, match="something else in training than in evaluation") as refused:
+        read_norm(layer(forward), dim=8)
+    assert refused.value.normalises

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from triplepoint.errors import ModelError
 from triplepoint.families import ROLES, candidates, find_norms, locations
 from triplepoint.families.probing import NotRead, Reading
 from triplepoint.models import GPT2, GPT2Config
@@ -421,3 +422,38 @@ def test_a_class_patched_as_a_partial_leaves_modules_of_a_class():
     model = nn.Sequential(made(4), made(4))
     assert [(s.kind, s.facts.bias) for s in find_norms(model)] == [("layernorm", None)] * 2
     assert repr(find_norms(model)[0]).startswith("NormSite(path='0', kind='layernorm'")
+
+
+class Scaled(nn.LayerNorm):
+    """A subclass that is not called a norm, and is more than one."""
+
+    def forward(self, x, scale=1.0):
+        return scale * super().forward(x)
+
+
+def test_every_subclass_of_a_norm_is_listed():
+    (site,) = find_norms(nn.Sequential(Scaled(4)))
+    assert site.reason == "its forward takes scale besides the input: a gated or conditional norm"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit's own
+@pytest.mark.parametrize(
+    "scripted",
+    [
+        lambda: torch.jit.script(nn.LayerNorm(4)),
+        lambda: torch.jit.trace(nn.LayerNorm(4), torch.randn(2, 4)),
+        lambda: torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))),
+    ],
+)
+def test_norms_compiled_by_torchscript_are_refused_and_others_found(scripted):
+    model = nn.Sequential(scripted(), nn.LayerNorm(4))
+    refused, found = find_norms(model)
+    assert refused.path.startswith("0") and found.path == "1" and found.reason is None
+    assert refused.reason.startswith("is compiled by TorchScript")
+    with pytest.raises(ModelError, match="compiled by TorchScript.*\nPass the model from before"):
+        find_norms(scripted())
+
+
+def test_what_is_no_module_is_named():
+    with pytest.raises(ModelError, match="A model is an nn.Module, got int.\nPass the model"):
+        find_norms(3)

@@ -97,3 +97,12 @@ def test_many_columns_are_listed_in_part():
 def test_roles_are_chosen_in_their_order():
     found = columns(lr=3, val_acc=3, acc=3, val_loss=3, loss=3, step=3)
     assert tuple(chosen(found)) == ROLES
+
+
+@pytest.mark.parametrize(
+    "named", [{"train_loss": "val_loss"}, {"val_loss": "step"}, {"val_accuracy": "train_loss"}]
+)
+def test_one_column_is_not_two_things(named):
+    found = columns(step=3, train_loss=3, val_loss=3)
+    with pytest.raises(LogError, match="is to be both the .* and the .*\nName another with --"):
+        chosen(found, **named)

@@ -309,3 +309,9 @@ def test_is_final_and_a_norm_op(op):
     assert issubclass(op, NormOp)
     # a parametrised module gets a class of its own from torch
     assert [c for c in op.__subclasses__() if not c.__name__.startswith("Parametrized")] == []
+
+
+@pytest.mark.parametrize("name", ["input", "hidden_states", "x"])
+def test_takes_its_input_by_the_name_that_the_norm_took(op, name):
+    layer, x = op(6), torch.randn(2, 6)
+    assert torch.equal(layer(**{name: x}), layer(x))

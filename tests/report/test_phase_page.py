@@ -69,3 +69,10 @@ def test_browser_draws_the_figure_without_complaint(tmp_path):
     done = chromium(path, tmp_path / "home", "--window-size=1280,2000", "--dump-dom")
     assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
     assert re.search('js-plotly-plot" id="figure-curves"', done.stdout)
+
+
+def test_labels_at_the_edge_lie_inside_the_picture():
+    """The best step is the last here, and the plateau is as high as its label."""
+    notes = figures(render(manifest(), [], None))["curves"]["layout"]["annotations"]
+    sides = {n["text"].split()[0]: (n["x"], n["xanchor"]) for n in notes}
+    assert sides == {"best": (60, "right"), "T<sub>mem</sub>": (30, "left"), "plateau": (0, "left")}

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import os
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from torch import nn
 from triplepoint.blueprints._base import AS_IT_IS, Blueprint, Shape, refuse_dropout, refuse_images
 from triplepoint.errors import ModelError
 from triplepoint.runs import hash_of_file
+
+_BUILT: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+"""Every model that was built here and is still there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +46,9 @@ class CallableBlueprint(Blueprint):
             found: Any = importlib.import_module(module_name)
             for part in attribute.split("."):
                 found = getattr(found, part)
-        except Exception as error:  # an import runs the user's code
+        except (Exception, SystemExit) as error:  # an import runs the user's code
             raise ModelError(
-                f"{self.name} cannot be imported: {type(error).__name__}: {error}\n"
+                f"{self.name} cannot be imported: {_first_line(error)}\n"
                 "MODEL is module:callable, of a module that Python finds from this folder."
             ) from error
         if not callable(found) or isinstance(found, nn.Module):
@@ -72,16 +76,27 @@ class CallableBlueprint(Blueprint):
         given = {k: v for k, v in dataclasses.asdict(shape).items() if k in known and v is not None}
         try:
             model = self.function(**given)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ModelError(
-                f"{self.name}({_told(given)}) failed: {type(error).__name__}: {error}\n"
-                "It must return a model with no other arguments than vocab, context and dropout."
+                f"{self.name}({_told(given)}) failed: {_first_line(error)}\n"
+                "It is called with no other arguments than vocab, context and dropout, where it takes them."
             ) from error
         if not isinstance(model, nn.Module):
             raise ModelError(
                 f"{self.name}({_told(given)}) returned a {type(model).__name__}, not an nn.Module.\n"
                 "Return the model."
             )
+        if any(t.is_meta for t in (*model.parameters(), *model.buffers())):
+            raise ModelError(
+                f"{self.name}({_told(given)}) returned a model on the meta device, where it has no values.\n"
+                "Build it on the CPU."
+            )
+        if model in _BUILT:
+            raise ModelError(
+                f"{self.name}({_told(given)}) returned the same model again.\nReturn a new one each time, or "
+                "each arm would go on from where the one before has left it."
+            )
+        _BUILT.add(model)
         return model
 
     def told(self) -> dict[str, Any]:
@@ -94,6 +109,10 @@ def _keywords(function: Callable) -> set[str]:
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return {"vocab", "context", "dropout"}
     return {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".split("\n")[0]
 
 
 def _told(given: dict[str, Any]) -> str:

@@ -95,20 +95,33 @@ class HuggingFaceBlueprint(Blueprint):
 
     def trained(self) -> nn.Module | None:
         """Return the model with the folder's weights, in their own dtype."""
-        folder = self.file.parent
-        if not _has_weights(folder):
-            return None
+        folder, kind = self.file.parent, self._class()
+        if self.file.name != "config.json" or not _has_weights(folder):
+            return None  # weights belong to the config.json beside them
         try:
-            return self._class().from_pretrained(folder, local_files_only=True, dtype="auto")
+            model, found = kind.from_pretrained(
+                folder, config=self.config, local_files_only=True, dtype="auto",
+                output_loading_info=True, ignore_mismatched_sizes=True,
+            )  # fmt: skip
         except Exception as error:
             raise ModelError(
                 f"The weights in {folder} cannot be read: {str(error).splitlines()[0]}\nDownload them again."
             ) from error
+        names = {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
+        if names:
+            # transformers would leave these as they are at birth, with a warning
+            raise ModelError(
+                f"The weights in {folder} do not fit its config.json: {len(names)} tensors of {kind.__name__} are "
+                f"missing or of another shape, the first {min(names)}.\nDownload both again, or correct the "
+                'config.json; its "architectures" names the class. Without weights, give the config.json of a folder '
+                "of its own."
+            )
+        return model
 
     def _class(self) -> type:
         transformers = require("transformers", extra="hf")
         named = [getattr(transformers, n, None) for n in self.config.architectures or ()]
-        known = [cls for cls in named if cls is not None]
+        known = [cls for cls in named if hasattr(cls, "_from_config")]
         if known:
             return known[0]
         table = transformers.MODEL_FOR_CAUSAL_LM_MAPPING

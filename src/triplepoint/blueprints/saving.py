@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from triplepoint.blueprints._base import AS_IT_IS, Blueprint, Shape
-from triplepoint.errors import ModelError, RunFolderError
+from triplepoint.errors import ModelError, RunFolderError, TriplepointError
 from triplepoint.runs import identity_of, read_json, write_json
 from triplepoint.surgery import SwapReport, completed, rebuild, sidecar_of
 from triplepoint.weights import load_into, load_tensors, save_tensors
 
 SIDECAR = "triplepoint.json"
+VERSION = 1
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 
@@ -40,22 +43,24 @@ def save(
         RunFolderError: If there is something in the folder, or it cannot be written.
         ModelError: If an op of the model cannot be built by name.
     """  # fmt: skip
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunFolderError(f"{folder} is not empty.\nChoose another folder with --out.")
+    folder = Path(os.path.realpath(folder))
     told = blueprint.told()
     swap = sidecar_of(model)
-    beside = folder.with_name(f".{folder.name}.part")
+    beside = folder.parent / f".{folder.name}.part"
     shutil.rmtree(beside, ignore_errors=True)
     try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise RunFolderError(f"{folder} is not empty.\nChoose another folder with --out.")
         beside.mkdir(parents=True)
         save_tensors(beside / WEIGHTS, model.state_dict())
         if "config" in told:
             write_json(beside / CONFIG, told.pop("config"))
-        write_json(beside / SIDECAR, {"version": 1, "model": told, "swap": swap, "report": report and dataclasses.asdict(report)})  # fmt: skip
+        write_json(beside / SIDECAR, {"version": VERSION, "model": told, "swap": swap, "report": report and dataclasses.asdict(report)})  # fmt: skip
         if folder.exists():
             folder.rmdir()
         beside.rename(folder)
+    except RunFolderError:
+        raise
     except OSError as error:
         raise RunFolderError(
             f"{folder} cannot be written: {error.strerror or error}.\nChoose another folder with --out."
@@ -76,7 +81,8 @@ def load(folder: str | Path) -> nn.Module:
         The model, in eval mode.
 
     Raises:
-        RunFolderError: If the folder was not written by :func:`save`.
+        RunFolderError: If the folder was not written by :func:`save`, or is no longer complete.
+        ModelError: If its description is damaged, or what builds the model has changed.
         CheckpointError: If the weights are damaged or another model's.
     """
     from triplepoint.blueprints.naming import blueprint_of
@@ -101,22 +107,46 @@ class SavedBlueprint(Blueprint):
 
     @functools.cached_property
     def _sidecar(self) -> dict[str, Any]:
-        return read_json(Path(self.name) / SIDECAR)
+        found = read_json(Path(self.name) / SIDECAR)
+        if found.get("version") != VERSION:
+            raise ModelError(
+                f"{Path(self.name) / SIDECAR} is of version {found.get('version')}, this is version {VERSION}.\n"
+                "Read it with the version of triplepoint that wrote it, or swap the model again."
+            )
+        return found
 
     @functools.cached_property
     def base(self) -> Blueprint:
         """The model that was swapped."""
-        told = self._sidecar.get("model")
-        kind = told.get("kind") if isinstance(told, dict) else None
-        if kind == "size":
-            return self._of_size(told)
-        if kind == "huggingface":
-            return self.naming(str(Path(self.name) / CONFIG))
-        if kind == "callable":
-            return self.naming(told["name"])
-        raise ModelError(
-            f"{Path(self.name) / SIDECAR} describes no model that this version knows.\nSwap the model again."
-        )
+        with self._describing():
+            told = self._sidecar["model"]
+            if told["kind"] == "size":
+                return self._of_size(told)
+            name = self._file(CONFIG) if told["kind"] == "huggingface" else told["name"]
+            return self.naming(str(name))
+
+    @contextlib.contextmanager
+    def _describing(self) -> Iterator[None]:
+        """Turn what a damaged description brings about into a word about it."""
+        try:
+            yield
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, TriplepointError):
+                raise
+            why = f"{type(error).__name__}: {error}".split("\n")[0]
+            raise ModelError(
+                f"{Path(self.name) / SIDECAR} is damaged: {why}.\n"
+                "Restore it, or swap the model again."
+            ) from error
+
+    def _file(self, name: str) -> Path:
+        path = Path(self.name) / name
+        if not path.is_file():
+            raise RunFolderError(
+                f"{self.name} has no {name}, which a swapped model consists of.\n"
+                "Restore it, or swap the model again."
+            )
+        return path
 
     def _of_size(self, told: dict[str, Any]) -> Blueprint:
         own = Shape(**{k: tuple(v) if isinstance(v, list) else v for k, v in told["shape"].items()})
@@ -135,13 +165,18 @@ class SavedBlueprint(Blueprint):
     def build(self, shape: Shape = AS_IT_IS) -> nn.Module:
         """Return the swapped model, newly initialised."""
         model = self.base.build(shape)
-        rebuild(model, self._sidecar["swap"])
+        with self._describing():
+            rebuild(model, self._sidecar["swap"])
         return model
 
     def trained(self) -> nn.Module:
-        """Return it with its weights."""
-        model, file = self.build(), Path(self.name) / WEIGHTS
-        load_into(model, completed(load_tensors(file), model), source=file)
+        """Return it with its weights, in the dtypes that they were saved in."""
+        file, model = self._file(WEIGHTS), self.build()
+        state = completed(load_tensors(file, remedy="Restore it, or swap the model again."), model)
+        for name, own in model.state_dict(keep_vars=True).items():
+            if name in state:
+                own.data = own.data.to(state[name].dtype)
+        load_into(model, state, source=file)
         return model.eval()
 
     def told(self) -> dict[str, Any]:

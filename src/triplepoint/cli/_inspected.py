@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
 from triplepoint.cli._output import console
+from triplepoint.cli._streams import documents
 from triplepoint.inspection.folders import InspectionRun
 from triplepoint.records import to_line
 from triplepoint.report import write_report
@@ -45,7 +45,7 @@ def show_inspection(run: InspectionRun, *, json: bool, verbose: bool) -> None:
     """Write the report; print the records, or the matrices with the most notable ones first."""
     page = write_report(run.path)
     if json:
-        sys.stdout.writelines(f"{to_line(record)}\n" for record in run.records)
+        documents().writelines(f"{to_line(record)}\n" for record in run.records)
         return
     sheets = sheets_of(run.facts, run.records)
     out = console(to_stderr=False)

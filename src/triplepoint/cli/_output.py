@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from triplepoint.cli._streams import documents
+
 PLAIN_EVERY_S = 5.0
 """Without a terminal, a line every so many seconds."""
 
@@ -25,7 +27,7 @@ def console(*, to_stderr: bool) -> Console:
 
 def print_json(document: Any) -> None:
     """Print one JSON document, the only thing on stdout."""
-    sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
+    documents().write(json.dumps(document, allow_nan=False) + "\n")
 
 
 def _bar(where: Console, description: str, *texts: str) -> Progress:

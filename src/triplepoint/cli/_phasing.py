@@ -11,7 +11,7 @@ from rich.table import Table
 
 import triplepoint
 from triplepoint.cli._output import command_line, console, print_json
-from triplepoint.errors import PlanError
+from triplepoint.errors import PlanError, RunFolderError
 from triplepoint.logs import Log
 from triplepoint.timelines import Curves, named, phase_over, summarise
 
@@ -170,6 +170,10 @@ def draw(document: Mapping[str, Any], log: Log, out: Path) -> Path:
     asked = {"log": str(log.path.resolve())}
     if out.suffix.lower() in (".html", ".htm"):
         text = render({"asked": {"kind": "phase", **asked}, **facts}, [], None)
+        if not out.absolute().parent.is_dir():
+            raise RunFolderError(
+                f"{out} cannot be written: there is no folder {out.parent}.\nMake it, or name another file with --out."
+            )
         with atomic_path(out) as beside:
             beside.write_text(text, encoding="utf-8")
         return out

@@ -61,16 +61,18 @@ def show_swap(name: str, report: SwapReport, *, out: Path | None, json: bool) ->
         print_json({"model": name, "out": out and str(out), **dataclasses.asdict(report)})
         return
     table = Table(box=None, pad_edge=False)
-    for column in ("norm", "kind", "role", "", "note"):
+    for column in ("norm", "kind", "role", "", ""):
         table.add_column(column, overflow="fold")
-    for item in report.swapped:
-        table.add_row(item.path, item.kind, item.role, "swapped", item.warning or "")
-    for item in report.skipped:
-        table.add_row(item.path, item.kind, item.role, "left", item.reason)
+    notes: dict[str, str] = {}  # said once below: beside each norm they would fold its path
+    for item in (*report.swapped, *report.skipped):
+        text = item.reason or item.warning
+        number = notes.setdefault(text, f"({len(notes) + 1})") if text else ""
+        done = "left" if item.reason else "swapped"
+        table.add_row(item.path, item.kind, item.role, done, number)
     printer = console(to_stderr=False)
     printer.print(table)
-    for policy in report.policies:
-        printer.print(policy, soft_wrap=True)
+    for line in (*(f"{number} {text}" for text, number in notes.items()), *report.policies):
+        printer.print(line, soft_wrap=True, markup=False)
     op = report.op + (f":{report.preset}" if report.preset else "")
     printer.print(f"{name}: {len(report.swapped)} norms became {op}, {len(report.skipped)} stay.", soft_wrap=True)  # fmt: skip
     if out is not None:

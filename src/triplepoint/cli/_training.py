@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from triplepoint.blueprints import Blueprint
 from triplepoint.blueprints.sizes import SizeBlueprint
 from triplepoint.cli._output import Bars, console
+from triplepoint.cli._streams import documents
 from triplepoint.errors import PlanError
 from triplepoint.records import to_line
 from triplepoint.report import write_report
@@ -52,7 +51,7 @@ def show_run(run: ArmRun, *, json: bool) -> None:
         return
     page = write_report(run.path)
     if json:
-        sys.stdout.writelines(f"{to_line(r)}\n" for r in run.records)
+        documents().writelines(f"{to_line(r)}\n" for r in run.records)
         return
     out = console(to_stderr=False)
     if run.outcome == "diverged":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 import triplepoint
 from triplepoint.cli import grok
+from triplepoint.cli._streams import kept_for_documents
 from triplepoint.cli.check import check
 from triplepoint.cli.inspect import inspect
 from triplepoint.cli.map import app as map_app
@@ -58,7 +60,8 @@ app.add_typer(map_app, name="map")
 def run() -> None:
     """Run the command line; an error of ours becomes a message and exit status 2."""
     try:
-        app()
+        with kept_for_documents() if "--json" in sys.argv else contextlib.nullcontext():
+            app()
     except TriplepointError as error:
         sys.stderr.write(f"Error: {error}\n")
         sys.exit(2)

@@ -58,6 +58,8 @@ class Finder:
         return around, f"a {kind} keeps it in two versions: swap before adding the adapter"
 
     def _seen(self, path: str, module: nn.Module) -> NormFacts | str | None:
+        if isinstance(module, torch.jit.ScriptModule):
+            return _scripted(module)
         for refused, reason in _REFUSED.items():
             if isinstance(module, refused):
                 return reason
@@ -157,6 +159,13 @@ def _standard(module: nn.Module) -> NormFacts | str:
     return facts
 
 
+def _scripted(module: torch.jit.ScriptModule) -> str | None:
+    """Say why a norm of TorchScript, whose code is no Python any more, can't be replaced; None for all others."""
+    if any(module.children()) or "norm" not in module.original_name.lower():
+        return None
+    return "is compiled by TorchScript, which no longer calls its modules: swap before"
+
+
 def _composed(module: nn.Module) -> str | None:
     """Say why a module with children that normalises by itself can't be replaced; None for all others."""
     if isinstance(module, nn.LayerNorm | nn.RMSNorm):
@@ -182,7 +191,7 @@ def _could_be(module: nn.Module) -> bool:
 
 
 def _is_called_norm(module: nn.Module) -> bool:
-    return "norm" in type(module).__name__.lower()
+    return any("norm" in kind.__name__.lower() for kind in type(module).__mro__)
 
 
 def _names_in_code(module: nn.Module) -> Iterator[str]:

@@ -262,3 +262,9 @@ class _Probe:
             if not close(self._run(x * scale, axis), formula.output(x * scale, eps), 1e-3):
                 reason = "does not add its eps to the mean square under the root"
                 raise NotRead(reason, normalises=True)
+        self._copy.train()  # the copy only
+        trained = self._run(x, axis)
+        self._copy.eval()
+        if not close(trained, formula.output(x, eps), 1e-3):
+            reason = "computes something else in training than in evaluation, such as dropout"
+            raise NotRead(reason, normalises=True)

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Container, Iterator
 
+import torch
 from torch import nn
 
 from triplepoint.families.order import called_children
@@ -108,8 +109,8 @@ def _steps(
         yield _Step(
             path=path, is_norm=is_norm, unordered=unordered, classes=classes, is_pointwise=pointwise
         )
-    if is_norm:
-        return
+    if is_norm or isinstance(module, torch.jit.ScriptModule):
+        return  # nothing in what TorchScript compiled can be swapped
     order = called_children(module)
     for name in module._modules if order is None else order:
         if (child := module._modules[name]) is not None:

@@ -6,8 +6,10 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
+import torch
 from torch import nn
 
+from triplepoint.errors import ModelError
 from triplepoint.families.candidates import Finder
 from triplepoint.families.roles import roles_of
 from triplepoint.families.wrappers import plain_path, unwrapped
@@ -43,11 +45,19 @@ def find_norms(model: nn.Module) -> list[NormSite]:
     Args:
         model: Any module. Wrappers (``torch.compile``, DDP, FSDP, PEFT) are looked through.
 
+    Raises:
+        ModelError: If it is no module, or was compiled by TorchScript as a whole.
+
     Example:
         >>> [(s.path, s.kind, s.role) for s in find_norms(nn.TransformerEncoderLayer(4, 1, norm_first=True))]
         [('norm1', 'layernorm', 'pre_attn'), ('norm2', 'layernorm', 'pre_mlp')]
     """
     model = unwrapped(model)
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelError(
+            "The model is compiled by TorchScript, which no longer calls its modules.\n"
+            "Pass the model from before torch.jit.script or torch.jit.trace."
+        )
     found: dict[str, NormFacts | str] = {}
     finder = Finder(model)
     for path, module in model.named_modules():

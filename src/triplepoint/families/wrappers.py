@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from triplepoint.errors import ModelError
+
 _WRAPPED_AS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
 """Where ``torch.compile``, FSDP, activation checkpointing, and DDP, DataParallel and DeepSpeed keep the model."""
 
@@ -14,18 +16,25 @@ def unwrapped(model: nn.Module) -> nn.Module:
     Wrappers are told by structure, so that none of their libraries is imported: a module whose only child is
     called as ``torch.compile``, DDP, FSDP or DeepSpeed call it, and PEFT's two shells (``base_model.model``).
 
+    Raises:
+        ModelError: If it is no module.
+
     Example:
         >>> inner = nn.Linear(2, 2)
         >>> unwrapped(nn.DataParallel(inner)) is inner
         True
     """
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"A model is an nn.Module, got {type(model).__name__}.\nPass the model itself."
+        )
     while (inner := _inside(model)) is not None:
         model = inner
     return model
 
 
 def _inside(model: nn.Module) -> nn.Module | None:
-    children = model._modules
+    children = dict(model.named_children())  # TorchScript's own mapping has no get
     if len(children) == 1 and (name := next(iter(children))) in _WRAPPED_AS:
         return children[name]
     tuner = children.get("base_model")
@@ -53,7 +62,7 @@ def adapter_around(model: nn.Module, path: str) -> str | None:
     parts = path.split(".")
     for end in range(len(parts)):
         above = ".".join(parts[:end])
-        children = model.get_submodule(above)._modules
+        children = dict(model.get_submodule(above).named_children())
         if {"original_module", "modules_to_save"} <= set(children):
             return above
         if "base_layer" in children and len(children) > 1:

@@ -76,7 +76,7 @@ def choose(
         source: What is read, for the message.
 
     Raises:
-        LogError: If a named column is not there, or two of the same name are.
+        LogError: If a named column is not there, two of the same name are, or one is named for two roles.
     """
     chosen = {}
     for role in ROLES:
@@ -86,7 +86,20 @@ def choose(
         found = given or _recognised(role, columns)
         if found is not None:
             chosen[role] = found
+    _check_apart(chosen, source)
     return chosen
+
+
+def _check_apart(chosen: Mapping[str, str], source: str) -> None:
+    roles: dict[str, str] = {}
+    for role, name in chosen.items():
+        if name in roles:
+            one, other = (r.replace("_", " ") for r in (roles[name], role))
+            raise LogError(
+                f"Column '{name}' of {source} is to be both the {one} and the {other}.\n"
+                f"Name another with {OPTIONS.get(roles[name], '--step-column')} or {OPTIONS.get(role, '--step-column')}."
+            )
+        roles[name] = role
 
 
 def _check_named(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -23,6 +25,11 @@ class NormOp(nn.Module, abc.ABC):
     slope_edge: ClassVar[float | None] = None
     """The size of the pre-activation beyond which the squashing function's slope is under 7.07 % of its
     largest, as tanh's is beyond 2; None where nothing is squashed, or where the slope at 0 has no bound."""
+
+    def __init_subclass__(cls, **options: object):
+        super().__init_subclass__(**options)
+        if "forward" in vars(cls):
+            cls.forward = _by_any_name(cls.forward)
 
     @classmethod
     @abc.abstractmethod
@@ -63,6 +70,16 @@ class NormOp(nn.Module, abc.ABC):
         Infinite where it comes nowhere so near to 1; None where nothing is squashed.
         """
         return None
+
+
+def _by_any_name(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let a forward take its input by whatever keyword the norm took it: ``input``, ``hidden_states``."""
+
+    @functools.wraps(forward)
+    def renamed(self: NormOp, *inputs: Tensor, **named: Tensor) -> Tensor:
+        return forward(self, *inputs, *named.values())
+
+    return renamed
 
 
 def last_below_one(dtype: torch.dtype) -> float:

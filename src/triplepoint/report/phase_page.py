@@ -115,14 +115,17 @@ def _mark(figure: dict, manifest: Mapping) -> None:
         "T<sub>grok</sub>": (times.get("T_grok_0.99") or {}).get("step"),
     }
     rule = {"type": "line", "layer": "below", "line": {"color": "#9aa2ab", "width": 1, "dash": "dash"}}  # fmt: skip
+    middle = (manifest["phases"][0]["from_step"] + manifest["phases"][-1]["to_step"]) / 2
     for place, (name, step) in enumerate((n, s) for n, s in marks.items() if s is not None):
+        # towards the middle: at the edge a label would be cut, or lie on another
+        side = {"xanchor": "right", "xshift": -4} if step > middle else {"xanchor": "left", "xshift": 4}  # fmt: skip
         figure["shapes"].append({**rule, "xref": "x", "yref": "paper", "x0": step, "x1": step, "y0": 0, "y1": 1})  # fmt: skip
         figure["annotations"].append(
-            note(f"{name} {_step(step)}", x=step, yref="paper", y=0.99 - 0.06 * place, xanchor="left", xshift=4)
+            note(f"{name} {_step(step)}", x=step, yref="paper", y=0.99 - 0.06 * place, **side)
         )  # fmt: skip
     level = manifest.get("plateau")
     if known(level) and any(curve in manifest["curves"] for curve, *_ in PANELS[0][2]):
         figure["shapes"].append({**rule, "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": level, "y1": level})  # fmt: skip
         figure["annotations"].append(
-            note("plateau", xref="paper", x=1, xanchor="right", y=level, yanchor="top")
+            note("plateau", xref="paper", x=0, xanchor="left", xshift=4, y=level, yanchor="top")
         )

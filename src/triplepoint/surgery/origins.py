@@ -94,7 +94,9 @@ def follow(op: nn.Module, origin: Origin) -> None:
         original.to(device=like.device)
     for old, new, _ in _pairs(op, origin):
         old.data = old.data.to(new.dtype)
-        old.requires_grad_(new.requires_grad)
+        # asked first: a tensor of inference mode refuses even what it is
+        if old.requires_grad != new.requires_grad:
+            old.requires_grad_(new.requires_grad)
 
 
 def carry_affine(op: nn.Module, origin: Origin) -> None:

@@ -82,7 +82,7 @@ def rebuild(model: nn.Module, sidecar: Mapping[str, Any]) -> None:
         op.role = wanted["role"]
         aliases = _aliases(model, site.module, site.path, paths)
         found = {"path": site.path, "aliases": aliases, **_structure(site.path, op)}
-        if different := [key for key in wanted if wanted[key] != found[key]]:
+        if different := [key for key in found if wanted[key] != found[key]]:
             key = different[0]
             raise _other(wanted, f"{key} is {found[key]}, not {wanted[key]}")
         pairs.append((site.module, op))

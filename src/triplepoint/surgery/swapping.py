@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+import torch
 from torch import nn
 
 from triplepoint.errors import ModelError
@@ -20,6 +21,7 @@ from triplepoint.surgery.reports import ASKED, SwapItem, SwapReport, warning_at
 from triplepoint.surgery.wrapping import inner_model
 
 
+@torch.inference_mode(False)  # parameters born in inference mode could never be trained
 def swap_norms(
     model: nn.Module,
     op: str | type[NormOp],

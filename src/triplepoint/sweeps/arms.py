@@ -140,6 +140,7 @@ def run_arm(
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": triplepoint.__version__,
             "versions": versions(),
+            "optimizer": training.OPTIMIZER.__name__,
             "model": {**dict(facts.get("model", {})), **parameter_counts(model)},
             "metrics": DEFINITIONS,
         }

@@ -11,11 +11,13 @@ from typing import Any
 from torch import nn
 
 from triplepoint.blueprints import Shape, blueprint_of
+from triplepoint.blueprints.sizes import SizeBlueprint
 from triplepoint.data import Corpus, ImageSet, load_corpus, load_images
 from triplepoint.objectives import Batch, Objective
 from triplepoint.recipes import Recipe
 from triplepoint.sweeps.arms import ArmRun, Progress, identity_of_arm, run_arm
 from triplepoint.sweeps.building import build_model
+from triplepoint.sweeps.decoders import refuse_no_decoder
 
 WINDOWS = (("val", "validation"), ("train", "train"), ("report", "report"))
 """Name of the fixed windows, and the split that they are from."""
@@ -174,9 +176,14 @@ def run_cell(cell: Cell, progress: Progress = lambda step, loss: None) -> ArmRun
     inputs = _inputs(cell)
 
     def build(seed: int) -> nn.Module:
-        return build_model(
+        model = build_model(
             cell.size, op=cell.op, shape=inputs.shape, alpha=cell.alpha, changes=cell.changes
         )
+        if isinstance(cell.data, DataSpec) and not isinstance(
+            blueprint_of(cell.size), SizeBlueprint
+        ):
+            refuse_no_decoder(model, cell.size, inputs.windows["val"][:2, :-1])
+        return model
 
     return run_arm(
         cell.path,

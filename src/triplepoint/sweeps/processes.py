@@ -134,6 +134,7 @@ class LocalExecutor:
 def _work(index: int, cell: Cell, mend: bool, pipe: Connection) -> None:
     """Run one cell in a process of its own, which ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    os.dup2(2, 1)  # what a model's code prints is no result: stdout is the parent's
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pipe.send(attempt(index, cell, pipe.send, mend=mend))
     pipe.close()

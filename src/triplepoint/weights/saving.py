@@ -42,8 +42,12 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             raise OSError(str(error)) from error
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
+def load_tensors(path: Path, *, remedy: str | None = None) -> dict[str, Tensor]:
     """Read what :func:`save_tensors` wrote, onto the CPU; tied names give the same tensor.
+
+    Args:
+        path: The file.
+        remedy: What to try where it is damaged; that of a run's checkpoint by default.
 
     Raises:
         CheckpointError: If the file is missing, cut or not safetensors.
@@ -53,10 +57,12 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             ties = file.metadata() or {}
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read as safetensors ({error}).\n"
+        remedy = remedy or (
             f"It is cut or damaged: delete the folder {path.parent} and run the same command again; it resumes "
             "from the checkpoint before."
+        )
+        raise CheckpointError(
+            f"{path} cannot be read as safetensors ({error}).\n{remedy}"
         ) from error
     return tensors | {
         name.removeprefix(TIE): tensors[first]
