@@ -65,7 +65,8 @@ def run_missing(planned: list[PlannedCell], stored: Path) -> None:
     import torch
 
     torch.set_num_threads(1)
-    for number, cell in enumerate(planned, 1):
+    # twice, for what another process was at in the first round, and left
+    for number, cell in [*enumerate(planned, 1)] * 2:
         if kept_as(cell, stored).exists():
             continue
         start = time.process_time()
