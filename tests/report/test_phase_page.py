@@ -38,6 +38,9 @@ def test_each_panel_has_its_axis_and_what_is_known_is_marked():
     assert titles == ["loss", "accuracy", "learning rate"]
     texts = [note["text"] for note in figure["layout"]["annotations"]]
     assert texts == ["best 60", "T<sub>mem</sub> 30", "plateau"]
+    # no mark is under the grid, whose line at the same step would hide it
+    marks = [s for s in figure["layout"]["shapes"] if s["type"] == "line"]
+    assert len(marks) == 3 and {s["layer"] for s in marks} == {"above"}
 
 
 def test_a_run_without_losses_has_no_plateau_to_mark():

@@ -114,7 +114,8 @@ def _mark(figure: dict, manifest: Mapping) -> None:
         "T<sub>mem</sub>": (times.get("T_mem") or {}).get("step"),
         "T<sub>grok</sub>": (times.get("T_grok_0.99") or {}).get("step"),
     }
-    rule = {"type": "line", "layer": "below", "line": {"color": "#9aa2ab", "width": 1, "dash": "dash"}}  # fmt: skip
+    # above: a grid line at the same step would hide it
+    rule = {"type": "line", "layer": "above", "line": {"color": "#9aa2ab", "width": 1, "dash": "dash"}}  # fmt: skip
     middle = (manifest["phases"][0]["from_step"] + manifest["phases"][-1]["to_step"]) / 2
     for place, (name, step) in enumerate((n, s) for n, s in marks.items() if s is not None):
         # towards the middle: at the edge a label would be cut, or lie on another
