@@ -2,31 +2,14 @@
 
 import json
 import shutil
-import sys
 
 import pytest
 import torch
 
-from triplepoint.cli.main import run
 from triplepoint.invariance import LAWS
 from triplepoint.models import SIZES
 from triplepoint.recipes import Recipe
 from triplepoint.sweeps.cells import Cell, DataSpec, run_cell
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command as typed; returns exit status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["triplepoint", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        out = capsys.readouterr()
-        return int(ended.value.code or 0), out.out, out.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

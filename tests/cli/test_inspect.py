@@ -11,28 +11,12 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
-from triplepoint.cli.main import run
 from triplepoint.inspection import WEIGHT_METRICS
 from triplepoint.recipes import Recipe
 from triplepoint.records import from_line, read_jsonl
 from triplepoint.sweeps.cells import Cell, DataSpec, run_cell
 
 FEW = ("--bootstrap", 0, "--metrics", "stable_rank,spikes")
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command as typed; returns exit status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["triplepoint", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        out = capsys.readouterr()
-        return int(ended.value.code or 0), out.out, out.err
-
-    return call
 
 
 @pytest.fixture

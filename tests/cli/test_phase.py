@@ -7,27 +7,11 @@ import sys
 import pytest
 from tests.report.test_page import check_balance, figures
 
-from triplepoint.cli.main import run
 from triplepoint.records import Record
 from triplepoint.runs import RunFolder
 
 VAL = [3.0, 2.0, 1.8, 1.7, 1.74, 1.8, 1.9, 2.04]
 """Best 1.7 at step 400; over-fitting from step 600 on, told at step 800; 0.34 = 20.0 % above the best at the end."""
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command as typed; returns exit status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["triplepoint", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        out = capsys.readouterr()
-        return int(ended.value.code or 0), out.out, out.err
-
-    return call
 
 
 @pytest.fixture

@@ -1,29 +1,12 @@
 """Tests of ``triplepoint swap``."""
 
 import json
-import sys
 
 import pytest
 import torch
 
 import triplepoint as tp
 from triplepoint.blueprints import blueprint_of
-from triplepoint.cli.main import run
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command as typed; returns exit status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["triplepoint", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        out = capsys.readouterr()
-        return int(ended.value.code or 0), out.out, out.err
-
-    return call
 
 
 def test_every_norm_is_in_the_table_and_the_folder_is_loaded_again(command, tmp_path):
