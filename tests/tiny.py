@@ -42,7 +42,14 @@ def build(op=None, **changes):
 
 
 def train_tiny(
-    path, *, op="dyt", recipe=None, progress=lambda step, loss: None, model=None, **changes
+    path,
+    *,
+    op="dyt",
+    recipe=None,
+    until=None,
+    progress=lambda step, loss: None,
+    model=None,
+    **changes,
 ):
     """Train a tiny arm into ``path``."""
     text = corpus()
@@ -65,6 +72,7 @@ def train_tiny(
         recipe=recipe,
         arm=op or "layernorm",
         facts={"plateau": {n: text.unigram_cross_entropy(windows[n]) for n in ("val", "train")}},
+        until=until,
         progress=progress,
     )
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from triplepoint.checkpoints import Checkpoints, Snapshot, best_weights_path
-from triplepoint.errors import NonFiniteLossError, PlanError
+from triplepoint.errors import NonFiniteLossError, PlanError, RunFolderError
 from triplepoint.objectives import Objective, slice_of, to_device
 from triplepoint.optimisation import (
     Average,
@@ -181,17 +182,19 @@ class Loop:
 
     # -- one step --------------------------------------------------------------------------------------
 
-    def run(self, progress: Callable[[int, float], None]) -> TrainResult:
-        """Train from where the run stands to its end."""
+    def run(self, progress: Callable[[int, float], None], *, until: int) -> TrainResult:
+        """Train from where the run stands to step ``until``."""
         recipe = self.recipe
         evaluations, averages = set(recipe.evaluations), set(recipe.average_steps)
         torch.manual_seed(_mix(recipe.seed, 1))
         self._resume()
+        if self.step > until:
+            raise past(self.folder.path, self.step, until)
         memory = PeakMemory(self._accelerator.device)
         clock = step_clock(self._accelerator.device)
         self._model.train()
         batches = self._batches(self.step)
-        while self.step < recipe.steps:
+        while self.step < until:
             step = self.step + 1
             start = clock()
             batch = self._share(next(batches))
@@ -206,11 +209,12 @@ class Loop:
                 step, averaged=step in averages, extra=updates
             ):
                 return self._result("diverged")
-            if step == recipe.steps or (
-                recipe.checkpoint_every and step % recipe.checkpoint_every == 0
-            ):
+            if step == until or (recipe.checkpoint_every and step % recipe.checkpoint_every == 0):
                 self._save()
             progress(step, loss)
+        # the checkpoint knows nothing of what follows: a run that goes on forgets that it has stopped
+        if until not in evaluations and not self._evaluate(until, passing=True):
+            return self._result("diverged")
         self._accelerator.wait_for_everyone()  # the main process writes the weights that all read next
         self._record(self._closing_records(memory))
         return self._result("finished")
@@ -256,8 +260,18 @@ class Loop:
 
     # -- measuring -------------------------------------------------------------------------------------
 
-    def _evaluate(self, step: int, *, averaged: bool, extra: list[Record]) -> bool:
-        """Measure and record; returns whether both losses are finite."""
+    def _evaluate(
+        self,
+        step: int,
+        *,
+        averaged: bool = False,
+        extra: Sequence[Record] = (),
+        passing: bool = False,
+    ) -> bool:
+        """Measure and record; returns whether both losses are finite.
+
+        A ``passing`` evaluation is none of the recipe's: its weights are not kept, even if they are the best.
+        """
         arrays, records = self.instrument.evaluate(step)
         if averaged:
             self._average.exchange()
@@ -266,7 +280,7 @@ class Loop:
             arrays |= {f"{name}_ema": losses for name, losses in ema.items()}
             arrays["average_steps"] = np.array(step)
         best = min((h.mean() for h in self._history.get("val_loss", [])), default=math.inf)
-        if self.main and arrays["val_loss"].mean() < best:
+        if self.main and not passing and arrays["val_loss"].mean() < best:
             save_tensors(best_weights_path(self.folder.path), self.raw.state_dict())
         for name, losses in {**arrays, "eval_steps": np.array(step)}.items():
             self._history.setdefault(name, []).append(losses)
@@ -314,16 +328,20 @@ class Loop:
         final = self.instrument.report()
         if final is None:
             return []
-        live = {k: v.detach().clone() for k, v in self.raw.state_dict().items()}
-        path = best_weights_path(self.folder.path)
-        load_into(self.raw, load_tensors(path), source=path)
-        chosen = self.instrument.report()
-        load_into(self.raw, live, source=path)
+        chosen = final if best == last else self._report_of_best()
         ends = [("fixed_step", final, last), ("best_checkpoint", chosen, best)]
         return [
             self._row("report_loss", float(x.mean()), step, endpoint=endpoint, n=len(x))
             for endpoint, x, step in ends
         ]
+
+    def _report_of_best(self) -> np.ndarray:
+        live = {k: v.detach().clone() for k, v in self.raw.state_dict().items()}
+        path = best_weights_path(self.folder.path)
+        load_into(self.raw, load_tensors(path), source=path)
+        losses = self.instrument.report()
+        load_into(self.raw, live, source=path)
+        return losses
 
     def _row(self, metric: str, value: float, step: int, **more: object) -> Record:
         unit = DEFINITIONS[metric]["unit"]
@@ -426,11 +444,13 @@ def train(
     folder: RunFolder,
     arm: str,
     tokens_per_step: int,
+    until: int | None = None,
     progress: Callable[[int, float], None] = lambda step, loss: None,
 ) -> TrainResult:
     """Train ``model`` as ``recipe`` says; an interrupted run goes on from its last checkpoint.
 
-    On a CPU a resumed run ends with bit-equal losses. The caller finishes the folder.
+    On a CPU a resumed run ends with bit-equal losses, and so does one that was stopped and went on. The caller
+    finishes the folder.
 
     Args:
         model: Newly built; changed in place.
@@ -441,17 +461,27 @@ def train(
         folder: Where records, arrays and checkpoints go.
         arm: Name of the run in records.
         tokens_per_step: For the throughput; sequences x tokens.
+        until: Step at which to stop for now; None for the recipe's last. It is evaluated and checkpointed.
         progress: Called after each step with the step and the batch loss.
 
     Raises:
         NonFiniteLossError: If the loss is not finite at the first step.
         CheckpointError: If the newest checkpoint is damaged.
+        RunFolderError: If the run is past ``until`` already.
     """
     loop = Loop(
         model, batches, objective=objective, recipe=recipe, instrument=instrument, folder=folder,
         arm=arm, tokens_per_step=tokens_per_step,
     )  # fmt: skip
-    return loop.run(progress)
+    return loop.run(progress, until=recipe.steps if until is None else until)
+
+
+def past(path: Path, step: int, until: int) -> RunFolderError:
+    """Return the error of a run that is asked to stop where it was before."""
+    return RunFolderError(
+        f"{path} has come to step {step} already, past the {until} asked for.\n"
+        f"Ask for {step} steps or more, or choose another folder with --out."
+    )
 
 
 def _mix(seed: int, stream: int) -> int:

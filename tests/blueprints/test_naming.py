@@ -212,10 +212,9 @@ def test_a_size_takes_the_shape_of_its_data_and_changes():
     assert isinstance(model, GPT2) and model.config.heads == 2
 
 
-def test_changes_are_those_of_named_sizes_only(own):
-    with pytest.raises(
-        PlanError, match="is no named size: it has no heads to choose.\nChange its own"
-    ):
+def test_a_function_is_changed_by_the_keywords_that_it_takes(own):
+    assert build_model(f"{own}:Own", op=None, changes={"vocab": 7}).embed.num_embeddings == 7
+    with pytest.raises(PlanError, match="takes no keyword heads.\nLeave it out"):
         build_model(f"{own}:Own", op=None, changes={"heads": 2})
 
 

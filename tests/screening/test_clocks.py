@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from triplepoint.screening.clocks import Delay, break_even, delay, forecast
+from triplepoint.screening.clocks import Delay, break_even, delay
 
 S = np.linspace(1.0, 20.0, 20)
 
@@ -65,36 +65,3 @@ def test_break_even_ratio_solves_the_equation():
     assert even.speed_ratio == pytest.approx(1.0)
     even = break_even(s, val, Delay(0.7, -0.25))
     assert np.interp(10 * even.speed_ratio, s, val) - 0.25 == pytest.approx(1.0)
-
-
-def test_a_forecast_of_a_delayed_copy_holds_the_truth():
-    late = 200.0
-    val = power(S)
-    for ratio in (0.3, 0.6, 0.9):
-        truth = power(ratio * late) / power(late) - 1
-        found = forecast(S, val, Delay(ratio, 0.0), s_end=late)
-        low, high = found.interval
-        assert low < truth < high
-        assert 0 < found.probability < 1
-
-
-def test_a_forecast_is_the_same_each_time_and_wider_further_out():
-    near = forecast(S, power(S), Delay(0.5, 0.0), s_end=30.0)
-    far = forecast(S, power(S), Delay(0.5, 0.0), s_end=300.0)
-    assert near == forecast(S, power(S), Delay(0.5, 0.0), s_end=30.0)
-    assert far.interval[1] - far.interval[0] > 0
-    wide = np.diff(far.interval)[0] / abs(far.delta_rel)
-    assert wide > np.diff(near.interval)[0] / abs(near.delta_rel)
-
-
-@pytest.mark.parametrize(
-    ("val", "found"),
-    [
-        (S, Delay(0.5, 0.0)),  # a baseline that gets worse
-        (power(S), Delay(0.5, None)),
-        (power(S), Delay(None, None)),
-    ],
-    ids=["rising", "no offset", "no ratio"],
-)
-def test_there_is_no_forecast_without_a_falling_baseline_and_both_numbers(val, found):
-    assert forecast(S, val, found, s_end=100.0) is None

@@ -6,3 +6,5 @@ from triplepoint.blueprints._base import Shape as Shape
 from triplepoint.blueprints.naming import blueprint_of as blueprint_of
 from triplepoint.blueprints.saving import load as load
 from triplepoint.blueprints.saving import save as save
+from triplepoint.blueprints.shrinking import Shrunk as Shrunk
+from triplepoint.blueprints.shrinking import shrink as shrink

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
+from triplepoint.blueprints.proportions import Proportions
 from triplepoint.errors import PlanError
 
 CONTEXT = 128
@@ -54,6 +56,28 @@ class Blueprint(abc.ABC):
             PlanError: If the shape does not fit the model.
             ModelError: If it cannot be built.
         """
+
+    def proportions(self) -> Proportions:
+        """Return how its configuration follows its width.
+
+        Raises:
+            PlanError: If its width cannot be chosen.
+        """
+        raise PlanError(
+            f"The width of {self.name} cannot be chosen, so it has no narrower form.\n"
+            "Give a named size, the config.json of a Hugging Face model, or module:callable with a keyword width."
+        )
+
+    def changed(self, changes: Mapping[str, Any]) -> Blueprint:
+        """Return the blueprint of the same model with fields of its configuration changed.
+
+        Raises:
+            PlanError: If it has no such field.
+        """
+        raise PlanError(
+            f"{self.name} is no named size: it has no {', '.join(sorted(changes))} to choose.\n"
+            "Change its own configuration."
+        )
 
     @property
     def architecture(self) -> Blueprint:

@@ -9,18 +9,30 @@ import inspect
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from triplepoint.blueprints._base import AS_IT_IS, Blueprint, Shape, refuse_dropout, refuse_images
-from triplepoint.errors import ModelError
+from triplepoint.blueprints.proportions import Proportions
+from triplepoint.errors import ModelError, PlanError
 from triplepoint.runs import hash_of_file
 
 _BUILT: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """Every model that was built here and is still there."""
+
+
+KEYWORDS = {
+    "width": ("width", "d_model", "hidden_size", "n_embd", "embed_dim", "dim"),
+    "heads": ("heads", "num_heads", "n_heads", "n_head", "num_attention_heads"),
+    "head_size": ("head_dim", "head_size", "d_head"),
+    "kv_heads": ("kv_heads", "n_kv_heads", "num_kv_heads", "num_key_value_heads"),
+}
+"""What has to do with the width -> keywords that are understood, where their default is a whole number."""
+OTHER_KEYWORDS = ("intermediate_size", "hidden", "d_ff", "dim_feedforward", "ffn_dim", "mlp_dim")
+"""Keywords that are proportional to the width."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +43,8 @@ class CallableBlueprint(Blueprint):
     """
 
     name: str
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Keywords that it is called with besides."""
 
     @functools.cached_property
     def function(self) -> Callable[..., nn.Module]:
@@ -74,6 +88,7 @@ class CallableBlueprint(Blueprint):
         if "dropout" not in known:
             refuse_dropout(self.name, shape, remedy="Let it take the keyword dropout, or leave --dropout out.")  # fmt: skip
         given = {k: v for k, v in dataclasses.asdict(shape).items() if k in known and v is not None}
+        given |= self.changes
         try:
             model = self.function(**given)
         except (Exception, SystemExit) as error:
@@ -99,6 +114,39 @@ class CallableBlueprint(Blueprint):
         _BUILT.add(model)
         return model
 
+    def proportions(self) -> Proportions:
+        """Return how its keywords follow its width.
+
+        Raises:
+            PlanError: If none of its keywords is a width.
+        """
+        parameters = inspect.signature(self.function).parameters.values()
+        defaults = {p.name: p.default for p in parameters if type(p.default) is int} | self.changes
+        found = {
+            role: next((n for n in names if n in defaults), None)
+            for role, names in KEYWORDS.items()
+        }
+        if found["width"] is None:
+            raise PlanError(
+                f"{self.name} takes no keyword for its width, so it has no narrower form.\n"
+                f"Let it take one of {', '.join(KEYWORDS['width'])}, with a whole number as default."
+            )
+        values = {role: defaults[name] for role, name in found.items() if name}
+        return Proportions(
+            **{"head_size": values["width"] // values.get("heads", 1), **values},
+            names={role: name for role, name in found.items() if name},
+            others={n: defaults[n] for n in OTHER_KEYWORDS if n in defaults},
+        )
+
+    def changed(self, changes: Mapping[str, Any]) -> CallableBlueprint:
+        """Return it with these keywords given besides those that are."""
+        foreign = sorted(set(changes) - _names(self.function))
+        if foreign:
+            raise PlanError(
+                f"{self.name} takes no keyword {', '.join(foreign)}.\nLeave it out for this model."
+            )
+        return dataclasses.replace(self, changes={**self.changes, **changes})
+
     def told(self) -> dict[str, Any]:
         """Return its description."""
         return {"kind": "callable", "name": self.name}
@@ -108,6 +156,11 @@ def _keywords(function: Callable) -> set[str]:
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return {"vocab", "context", "dropout"}
+    return _names(function)
+
+
+def _names(function: Callable) -> set[str]:
+    parameters = inspect.signature(function).parameters.values()
     return {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,23 @@ from triplepoint.blueprints._base import (
     refuse_dropout,
     refuse_images,
 )
+from triplepoint.blueprints.proportions import Proportions
 from triplepoint.errors import ModelError, PlanError
 from triplepoint.extras import require
 from triplepoint.runs import identity_of, read_json
+
+WIDTH_FIELDS = {
+    "width": ("hidden_size",),
+    "heads": ("num_attention_heads",),
+    "head_size": ("head_dim",),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
+}
+"""What has to do with the width -> its usual names; ``transformers`` maps others, such as ``n_embd``, to these."""
+OTHER_WIDTHS = (
+    "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "moe_intermediate_size",
+    "shared_expert_intermediate_size", "word_embed_proj_dim",
+)  # fmt: skip
+"""Fields that are proportional to the width."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +46,8 @@ class HuggingFaceBlueprint(Blueprint):
 
     name: str
     """Path of the folder or of the ``config.json``, absolute."""
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Fields of the configuration that differ from the file's."""
 
     @property
     def file(self) -> Path:
@@ -51,7 +68,7 @@ class HuggingFaceBlueprint(Blueprint):
         if "auto_map" in values and "model_type" not in values:
             raise ModelError(_own_code(self.file))
         try:
-            return transformers.AutoConfig.from_pretrained(
+            config = transformers.AutoConfig.from_pretrained(
                 self.file, local_files_only=True, trust_remote_code=False
             )
         except Exception as error:  # transformers raises nearly everything here
@@ -60,6 +77,14 @@ class HuggingFaceBlueprint(Blueprint):
                 f"{str(error).splitlines()[0]}\nGive a folder with a config.json that names its model_type; a model "
                 "with code of its own is given as module:callable."
             ) from error
+        foreign = sorted(name for name in self.changes if not hasattr(config, name))
+        if foreign:
+            raise PlanError(
+                f"{self.file} has no {', '.join(foreign)} to choose.\nLeave it out for this model."
+            )
+        for name, value in self.changes.items():
+            setattr(config, name, value)
+        return config
 
     @property
     def identity(self) -> str:
@@ -93,10 +118,37 @@ class HuggingFaceBlueprint(Blueprint):
                 f"{self.name} cannot be built: {str(error).splitlines()[0]}\nCorrect its config.json."
             ) from error
 
+    def proportions(self) -> Proportions:
+        """Return how its configuration follows its width.
+
+        Raises:
+            PlanError: If the configuration has parts of its own, or does not say its width and heads.
+        """
+        config = self.config
+        found = {
+            role: next((n for n in names if isinstance(getattr(config, n, None), int)), None)
+            for role, names in WIDTH_FIELDS.items()
+        }
+        if config.get_text_config() is not config or None in (found["width"], found["heads"]):
+            raise PlanError(
+                f"{self.file} does not say hidden_size and num_attention_heads at its top, so it has no narrower form.\n"
+                "Give the config.json of a causal language model, or module:callable with a keyword width."
+            )
+        values = {role: getattr(config, name) for role, name in found.items() if name}
+        return Proportions(
+            **{"head_size": values["width"] // values["heads"], **values},
+            names={role: name for role, name in found.items() if name},
+            others={n: v for n in OTHER_WIDTHS if isinstance(v := getattr(config, n, None), int)},
+        )
+
+    def changed(self, changes: Mapping[str, Any]) -> HuggingFaceBlueprint:
+        """Return it with these fields changed besides those that are."""
+        return dataclasses.replace(self, changes={**self.changes, **changes})
+
     def trained(self) -> nn.Module | None:
         """Return the model with the folder's weights, in their own dtype."""
         folder, kind = self.file.parent, self._class()
-        if self.file.name != "config.json" or not _has_weights(folder):
+        if self.changes or self.file.name != "config.json" or not _has_weights(folder):
             return None  # weights belong to the config.json beside them
         try:
             model, found = kind.from_pretrained(

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from triplepoint.blueprints._base import AS_IT_IS, CONTEXT, Blueprint, Shape
+from triplepoint.blueprints.proportions import Proportions
 from triplepoint.errors import PlanError
 from triplepoint.models import ViTConfig, config_of, model_of
 from triplepoint.models.sizes import Config
@@ -76,6 +77,22 @@ class SizeBlueprint(Blueprint):
         """Return the model, newly initialised."""
         given = {k: v for k, v in dataclasses.asdict(shape).items() if v}
         return model_of(config_for(self.name, dataclasses.replace(self.own, **given), self.changes))
+
+    def proportions(self) -> Proportions:
+        """Return how its configuration follows its width."""
+        config = config_for(self.name, self.own, self.changes)
+        kv, hidden = getattr(config, "kv_heads", None), getattr(config, "hidden", None)
+        return Proportions(
+            width=config.width, heads=config.heads, head_size=config.width // config.heads, kv_heads=kv,
+            names={name: name for name in ("width", "heads", "kv_heads")},
+            others={} if hidden is None else {"hidden": hidden},
+        )  # fmt: skip
+
+    def changed(self, changes: Mapping[str, Any]) -> SizeBlueprint:
+        """Return it with these fields changed besides those that are."""
+        changes = {**self.changes, **changes}
+        config_for(self.name, self.own, changes)
+        return dataclasses.replace(self, changes=changes)
 
     def told(self) -> dict[str, Any]:
         """Return its description."""

@@ -132,6 +132,11 @@ class BenchmarkCell:
     truth: Mapping[Endpoint, Truth] | None
     """None where an arm diverged: there is nothing to compare, and the answer is ``unsafe``."""
 
+    @property
+    def regularised(self) -> bool:
+        """Whether the candidate has more dropout or weight decay than the baseline."""
+        return "dropout=" in self.candidate or "weight_decay=" in self.candidate
+
     def seen(self, step: int) -> BenchmarkCell:
         """Return what a screen may see at ``step``: both arms so far, the plan, and no truth."""
         return dataclasses.replace(

@@ -16,6 +16,14 @@ CURVES = ("s1", "train_loss", "val_loss")
 """Metrics of every evaluation; all others are of the looks."""
 
 
+SHIPPED = Path(__file__).parent / "benchmark"
+
+
+def benchmark() -> list[BenchmarkCell]:
+    """Return the benchmark that ships with the library."""
+    return benchmark_from(SHIPPED)
+
+
 def benchmark_from(folder: str | Path) -> list[BenchmarkCell]:
     """Read a benchmark's folder.
 
@@ -67,11 +75,12 @@ def _cell(row: dict, runs: dict[str, Trajectory]) -> BenchmarkCell:
     truth = json.loads(row["truth"]) if row["truth"] else None
     return BenchmarkCell(
         name=row["name"], candidate=row["candidate"], op=row["op"], setting=Setting(**json.loads(row["setting"])),
-        truth=truth and {k: _truth(v) for k, v in truth.items()}, **arms,
+        truth=truth and {k: truth_from(v) for k, v in truth.items()}, **arms,
     )  # fmt: skip
 
 
-def _truth(values: dict) -> Truth:
+def truth_from(values: dict) -> Truth:
+    """Return the truth that JSON tells: tuples come back as lists there."""
     return Truth(
         delta_rel=values["delta_rel"], interval=tuple(values["interval"]), by_seed=tuple(values["by_seed"]),
         intervals=tuple(tuple(pair) for pair in values["intervals"]), margin=values["margin"],

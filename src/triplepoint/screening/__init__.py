@@ -1,5 +1,8 @@
 """Paired calibrations -> a verdict with its record."""
 
+from triplepoint.screening.miniature_evidence import Miniature as Miniature
+from triplepoint.screening.miniature_evidence import MiniatureEvidence as MiniatureEvidence
+from triplepoint.screening.miniatures import run_miniatures as run_miniatures
 from triplepoint.screening.modules import screen as screen
 from triplepoint.screening.named import screen_model as screen_model
 from triplepoint.screening.plans import ASSUMED_FACTOR as ASSUMED_FACTOR

@@ -250,7 +250,7 @@ class Screen:
             tokens_per_step=facts["tokens_per_step"],
         )
         verdict = judge.verdict(
-            spent_s=_spent(arms.values(), time.monotonic() - start), notes=notes
+            spent_s=spent_seconds(arms.values(), time.monotonic() - start), notes=notes
         )
         self._write(verdict, arms)
         return verdict
@@ -301,7 +301,7 @@ class Screen:
         }
 
 
-def _spent(arms: Iterable[Arms], wall: float) -> float:
+def spent_seconds(arms: Iterable[Arms], wall: float) -> float:
     """Return the seconds of training that the answer cost: those of the arms where this call only read them."""
     trained = sum(
         (a.mean_of("step_wall_time") or 0.0) * sum(r.last_step for r in a.runs) for a in arms

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from triplepoint.evidence import benchmark
 from triplepoint.phases import Judgement, judge_arm, plateau_exit_step
 from triplepoint.published import Facts, apply_rules
 from triplepoint.screening import clocks, words
 from triplepoint.screening.arms import Arms
+from triplepoint.screening.forecasting import Forecaster, PlanForecast, alternatives
+from triplepoint.screening.learning import finished_cells
 from triplepoint.screening.plans import TIE_MARGIN, Plan
+from triplepoint.screening.rulebook import RuleBook, shipped
 from triplepoint.screening.verdicts import (
     CandidateVerdict,
     Comparison,
@@ -23,11 +28,6 @@ from triplepoint.screening.verdicts import (
 )
 from triplepoint.statistics import paired_relative_interval
 from triplepoint.sweeps import ArmRun
-
-EPOCHS_FORECAST = 1.0
-"""Plans of more passes than this may over-fit, which a calibration of one pass cannot show."""
-S1_SHARE = 0.05
-"""Least share of the plan's clock that a calibration must cover for its ratio to be carried forward."""
 
 
 class Judge:
@@ -41,6 +41,9 @@ class Judge:
         tie_margin: Fraction of the baseline's loss within which arms are equal.
         parameters: Counts by convention, of the baseline.
         tokens_per_step: Tokens of one step.
+        confidence: Least probability of an answer; None for the rule's own threshold.
+        baseline_run: A finished run of the baseline to the plan's end, where there is one.
+        learned: Folder of finished runs that the rule is fitted on as well.
     """
 
     def __init__(
@@ -53,7 +56,11 @@ class Judge:
         parameters: Mapping[str, int],
         tokens_per_step: int,
         tie_margin: float = TIE_MARGIN,
+        confidence: float | None = None,
+        baseline_run: ArmRun | None = None,
+        learned: Path | None = None,
     ):
+        self.confidence, self.baseline_run, self.learned = confidence, baseline_run, learned
         self.plan, self.baseline, self.candidates = plan, baseline, candidates
         self.criterion, self.margin = criterion, tie_margin
         self.parameters, self.tokens = parameters, tokens_per_step
@@ -64,6 +71,10 @@ class Judge:
         self.plan_facts = self._plan_facts()
         self.baseline_diverged = baseline.diverged_at()
         self.baseline_exit = self._exit(baseline)
+        self.book = (
+            shipped() if learned is None else RuleBook.fit([*benchmark(), *finished_cells(learned)])
+        )
+        self.forecaster = self._forecaster()
 
     def verdict(self, *, spent_s: float, notes: Sequence[str] = ()) -> Verdict:
         """Judge every candidate and say what to do."""
@@ -88,6 +99,19 @@ class Judge:
             cost=cost,
             notes=[*notes, *self._notes()],
         )
+
+    def _forecaster(self) -> Forecaster | None:
+        """Return what forecasts, where the data and the baseline allow it."""
+        if (
+            self.plateau is None
+            or self.plan.unique_tokens is None
+            or self.baseline_diverged is not None
+        ):
+            return None
+        return Forecaster(
+            book=self.book, plan=self.plan, baseline=self.baseline, parameters=self.parameters,
+            tokens_per_step=self.tokens, plateau=self.plateau["val"], baseline_run=self.baseline_run,
+        )  # fmt: skip
 
     # -- plan, baseline, cost --------------------------------------------------------------------------
 
@@ -232,7 +256,7 @@ class Judge:
         found, even = (
             self._delay(arm) if moving else (clocks.Delay(None, None), clocks.BreakEven(None, None))
         )
-        forecast = self._forecast(arm, found, phase) if comparable else None
+        forecast = self._forecast(arm) if comparable else None
         counted = endpoints[self.criterion]
         word, why = self._word(arm, phase, counted, forecast)
         return CandidateVerdict(
@@ -261,7 +285,8 @@ class Judge:
             step_time_ratio=self._ratio(arm, "step_time"),
             tokens_per_s_ratio=self._ratio(arm, "tokens_per_s"),
             peak_memory_ratio=self._ratio(arm, "peak_memory"),
-            forecast=forecast and dataclasses.asdict(forecast),
+            forecast=forecast and self._forecast_facts(forecast),
+            terms=[dataclasses.asdict(term) for term in forecast.terms] if forecast else [],
             next=self._next(arm) if word == "undecided" else None,
             would_change=words.would_change(word, phase.phase, found, even, self.plan_facts),
         )
@@ -322,20 +347,38 @@ class Judge:
         loss = float(arm.curve("val_loss")[-1])
         return {"delta_rel": found.offset / (loss - found.offset), "candidate_loss": loss}
 
-    def _forecast(self, arm: Arms, found: clocks.Delay, phase: Judgement) -> clocks.Forecast | None:
-        """Carry r and c forward, where a calibration can tell the plan's end at all."""
-        facts = self.plan_facts
-        exits = (self.baseline_exit, self._exit(arm))
-        if self.measured or None in exits or facts["epochs"] is None:
+    def _forecast(self, arm: Arms) -> PlanForecast | None:
+        """Carry the calibration forward, where there is something to go by."""
+        if self.measured or self.forecaster is None:
             return None
-        late = max(exits)
-        settled = arm.clock()[-1] >= 2 * np.interp(late, arm.steps, arm.clock())
-        if facts["epochs"] > EPOCHS_FORECAST or facts["s1_share"] < S1_SHARE or not settled:
-            return None
-        end = self.baseline.clock()[-1] / facts["s1_share"]
-        return clocks.forecast(
-            self.baseline.clock(), self.baseline.curve("val_loss"), found, s_end=end
-        )
+        return self.forecaster.forecast(arm)
+
+    def _forecast_facts(self, forecast: PlanForecast) -> dict[str, Any]:
+        """Return what a verdict keeps of a forecast: the criterion's endpoint on top, then everything."""
+        cells = self.book.cells
+        near = [
+            {"cell": cells[n.number].name, "distance": n.distance, "delta_rel": cells[n.number].truth[self.criterion].delta_rel,
+             "winner": cells[n.number].truth[self.criterion].winner}
+            for n in forecast.nearness.nearest
+        ]  # fmt: skip
+        track = forecast.track[self.criterion]
+        return {
+            **dataclasses.asdict(forecast.endpoints[self.criterion]),
+            "look": forecast.look,
+            "endpoints": {e: dataclasses.asdict(end) for e, end in forecast.endpoints.items()},
+            "where": forecast.nearness.where,
+            "where_why": forecast.nearness.why,
+            "distance_ratio": forecast.nearness.ratio,
+            "nearest": near,
+            "record": {"right": track.right, "answered": track.answered, "clear_cells": track.cells,
+                       "interval": track.interval if track.answered else None, "held_out": "scale"},
+            "onset_epoch": forecast.onset_epoch,
+            "from_baseline_run": forecast.from_baseline_run,
+            "alternatives": [
+                {"what": "stop the baseline at its best checkpoint", "where": "forecast", "fixed_step": forecast.early_stopping, "best_checkpoint": 0.0},
+                *alternatives(forecast, cells),
+            ],
+        }  # fmt: skip
 
     # -- the word --------------------------------------------------------------------------------------
 
@@ -344,7 +387,7 @@ class Judge:
         arm: Arms,
         phase: Judgement,
         counted: Comparison | None,
-        forecast: clocks.Forecast | None,
+        forecast: PlanForecast | None,
     ) -> tuple[Word, str]:
         if phase.phase == "diverged" and self.baseline_diverged is not None:
             return "unsafe", (
@@ -365,7 +408,7 @@ class Judge:
             )
         if self.measured:
             return self._measured_word(counted)
-        if self._exit(arm) is None:
+        if phase.phase == "stalled":
             return "undecided", f"{phase.phase}: {phase.reason}"
         return self._forecast_word(forecast)
 
@@ -387,16 +430,26 @@ class Judge:
             f"{told}: the interval holds the tie margin of -{100 * margin:.1f} %; more seeds narrow it",
         )
 
-    def _forecast_word(self, forecast: clocks.Forecast | None) -> tuple[Word, str]:
+    def _forecast_word(self, forecast: PlanForecast | None) -> tuple[Word, str]:
         if forecast is None:
-            return "undecided", words.why_no_forecast(self.plan_facts, EPOCHS_FORECAST, S1_SHARE)
-        low, high = forecast.interval
-        told = f"forecast {words.percent(forecast.delta_rel)} at the planned end ({words.interval(forecast.interval)})"
-        if high < -self.margin:
-            return "replace", f"{told}, all below the tie margin"
-        if low > -self.margin:
-            return "keep", f"{told}, all above the tie margin"
-        return "undecided", f"{told}: both outcomes are inside"
+            return "undecided", words.why_no_forecast(self.plan_facts)
+        end = forecast.endpoints[self.criterion]
+        better = end.probability > 0.5
+        told = words.forecast(end, forecast)
+        if forecast.nearness.where == "outside":
+            if not end.apart:
+                return "undecided", f"{told}; {words.outside(forecast)}"
+            return (
+                "replace" if end.delta_rel < 0 else "keep"
+            ), f"{told}: the arms' own intervals do not meet"
+        sure = max(end.probability, 1 - end.probability)
+        if not (end.answered if self.confidence is None else sure >= self._least()):
+            return "undecided", f"{told}: not sure enough to answer"
+        return ("replace" if better else "keep"), told
+
+    def _least(self) -> float:
+        """Return the least probability of an answer where several looks are taken: the one asked, or what pays for all."""
+        return max(self.confidence or 0.0, self.book.sequential[self.criterion])
 
     def _next(self, arm: Arms) -> NextLook:
         steps = min(2 * self.steps, self.plan.steps)

@@ -2,174 +2,172 @@
 
 A candidate that has no effect but to learn more slowly goes through the same train losses as the baseline, later, and
 validates at each as the baseline did there. Then it ends better exactly where the baseline over-fits after having been
-where the candidate ends. So two things are forecast: how the baseline's validation loss goes on as its train loss falls,
-and which of its train losses the candidate reaches.
+where the candidate ends. A candidate that regularises is, besides, spared a share of the baseline's gap. So three things
+are forecast: how the baseline's train loss falls, how its validation loss goes on from there, and where on that path the
+candidate is. What the beginning does not tell of them is drawn from laws (:mod:`latents`).
 
-Symbols: ``s`` clock (cumulative learning rate), ``l`` train loss, ``V(l)`` the baseline's validation loss at it, ``m`` its
-slope dV/dl (1 without over-fitting, 0 at the best, negative beyond), ``q`` its curvature, ``r`` the speed ratio; losses in
-nats per token; axis ``draw``.
+Symbols as in :mod:`readings`; axes ``time`` (grid from the look to the planned end) and ``draw``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from triplepoint.screening.clocks import Curve, delay
-from triplepoint.statistics import isotonic
+from triplepoint.evidence import ENDPOINTS, Endpoint
+from triplepoint.screening.latents import QUANTITIES, Draws, Laws
+from triplepoint.screening.readings import Reading
 
-DRAWS = 2000
-Draws = Float[np.ndarray, " draw"]
+DRAWS = 1000
+GRID = 16
+"""Points in time at which both curves are drawn, evenly in the logarithm of the clock."""
+LEAST_LOSS = 0.05
+"""Nats; a parabola that is carried on too far would go below."""
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prior:
-    """What a beginning does not tell of what follows: medians, and spreads of their logarithms.
-
-    The values are guesses from the shape of a few curves, not a fit; the benchmark replaces them.
-    """
-
-    acceleration: tuple[float, float] = (2.5, 0.4)
-    """Of the train loss's exponent in the clock: annealing and repetition make it steeper than it was."""
-    curvature: tuple[float, float] = (0.4, 0.5)
-    """q, per nat."""
-    catching_up: tuple[float, float] = (0.6, 0.35)
-    """Exponent with which r grows in the clock, and the spread of ln r at the end."""
-    offset: tuple[float, float] = (0.0, 0.03)
-    """Candidate's validation loss minus the baseline's at equal train loss, nats: mean and spread."""
+Paths = Float[np.ndarray, "time draw"]
 
 
-class Beginning(NamedTuple):
-    """One arm so far, over its evaluations."""
-
-    s: Curve
-    train: Curve
-    val: Curve
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Outlook:
-    """Draws of the relative difference at the planned end, positive = candidate worse."""
+    """Draws of both arms' losses at the endpoints of a plan, nats per token."""
 
-    fixed_step: Draws
-    best_checkpoint: Draws
-    speed_ratio: float
-    slope: float
-    """m, over the latter half of the baseline's beginning."""
+    baseline: Mapping[Endpoint, Draws]
+    candidate: Mapping[Endpoint, Draws]
+    best_clock: Draws
+    """The baseline's clock at its best checkpoint."""
 
-    def wins(self, endpoint: str) -> float:
-        """Return the share of draws in which the candidate ends lower, capped away from 0 and 1."""
-        draws = getattr(self, endpoint)
-        return float((np.sum(draws < 0) + 1) / (len(draws) + 2))
+    def difference(self, endpoint: Endpoint) -> Draws:
+        """Return (candidate - baseline) / baseline."""
+        baseline = self.baseline[endpoint]
+        return (self.candidate[endpoint] - baseline) / baseline
+
+    @classmethod
+    def mean(cls, outlooks: Sequence[Outlook]) -> Outlook:
+        """Return the mean over seeds, draw by draw."""
+        over = lambda arm, e: np.mean([getattr(o, arm)[e] for o in outlooks], axis=0)  # noqa: E731
+        return cls(
+            {e: over("baseline", e) for e in ENDPOINTS},
+            {e: over("candidate", e) for e in ENDPOINTS},
+            np.mean([o.best_clock for o in outlooks], axis=0),
+        )
 
 
 def outlook(
-    baseline: Beginning,
-    candidate: Beginning,
+    reading: Reading,
+    laws: Laws,
     *,
     s_end: float,
     s_end_candidate: float | None = None,
-    prior: Prior = Prior(),  # noqa: B008
     seed: int = 0,
-) -> Outlook | None:
-    """Forecast both endpoints of a plan from both arms' beginnings.
+) -> Outlook:
+    """Forecast both endpoints of a plan from a pair's beginning.
 
     Args:
-        baseline: Its evaluations so far, at least four.
-        candidate: The same.
+        reading: Of the beginning. Where the baseline's run in it goes to the planned end already, only the candidate is
+            forecast.
+        laws: Of what it does not tell.
         s_end: Clock of the baseline at the planned end.
         s_end_candidate: The candidate's, where its rate differs.
-        prior: What the beginning does not tell.
-        seed: Of the draws.
-
-    Returns:
-        None where the candidate has not come to a train loss that the baseline had: how late it is, is not known.
+        seed: Of the draws; equal for the seeds of one cell, which share what the laws leave open.
 
     Example:
         A candidate half as fast as a baseline that over-fits ends lower; its best is no better.
 
+        >>> from triplepoint.screening.latents import fit_laws
         >>> s = np.linspace(0.1, 1.0, 10)
-        >>> fast, slow = 3 - s, 3 - s / 2
-        >>> val = lambda l: 2 + (l - 2.2) ** 2 / 2
-        >>> found = outlook(Beginning(s, fast, val(fast)), Beginning(s, slow, val(slow)), s_end=2.0)
-        >>> found.wins("fixed_step") > 0.7, found.wins("best_checkpoint") > 0.6
-        (True, False)
+        >>> train = 3 - s
+        >>> pair = Reading(
+        ...     s=s, train=train, val=2 + (train - 2.2) ** 2 / 2, s_candidate=1.0, best_candidate=2.05, slope=0.1,
+        ...     middle=2.3, exponent=0.5, speed_ratio=0.5, offset=0.0, on_plateau=False, epochs=10.0, regularised=False,
+        ... )
+        >>> found = outlook(pair, fit_laws([]), s_end=2.0)
+        >>> bool(np.median(found.difference("fixed_step")) < -0.02)
+        True
+        >>> bool(abs(np.median(found.difference("best_checkpoint"))) < 0.02)
+        True
     """
-    late = delay(*baseline, candidate.train, candidate.val, candidate.s)
-    if late.speed_ratio is None or len(baseline.s) < 4:
-        return None
-    rng = np.random.default_rng(seed)
-    going = _Baseline.read(baseline, rng, prior)
-    exponent, spread = prior.catching_up
+    drawn = _Drawn(reading, _draws(reading, laws, seed))
+    time = np.linspace(0.0, 1.0, GRID + 1)[1:, None]
+    now, own_now = float(reading.s[-1]), reading.s_candidate
     own_end = s_end if s_end_candidate is None else s_end_candidate
-    horizon = np.log(own_end / candidate.s[-1])
-    ratio = late.speed_ratio * np.exp(
-        rng.normal(exponent * horizon, spread * np.sign(horizon), DRAWS)
+    clock = now * (max(s_end, now) / now) ** time
+    baseline = drawn.baseline(clock)
+    candidate = drawn.candidate(own_now * (own_end / own_now) ** time)
+    lowest, measured = baseline.min(axis=0), float(reading.val.min())
+    best_clock = np.where(
+        lowest < measured, clock[baseline.argmin(axis=0), 0], reading.s[reading.val.argmin()]
     )
-    offset = rng.normal(*prior.offset, DRAWS)
-    ends = going.train_at(np.full(DRAWS, s_end)), going.train_at(ratio * own_end)
-    fixed = [going.val_at(level) for level in ends]
-    best = [going.lowest_until(level) for level in ends]
     return Outlook(
-        fixed_step=(fixed[1] + offset - fixed[0]) / fixed[0],
-        best_checkpoint=(best[1] + offset - best[0]) / best[0],
-        speed_ratio=late.speed_ratio,
-        slope=going.slope,
+        {"fixed_step": baseline[-1], "best_checkpoint": np.minimum(lowest, measured)},
+        {
+            "fixed_step": candidate[-1],
+            "best_checkpoint": np.minimum(candidate.min(axis=0), reading.best_candidate),
+        },
+        best_clock,
     )
+
+
+def wins(draws: Draws, margin: float) -> float:
+    """Return P(candidate ends lower), given that the arms end apart by more than the margin.
+
+    Laplace's rule keeps it away from 0 and 1.
+
+    Example:
+        >>> wins(np.array([-0.1, -0.1, 0.001, 0.2]), 0.005)
+        0.6
+    """
+    lower, higher = float(np.sum(draws < -margin)), float(np.sum(draws > margin))
+    return (lower + 1) / (lower + higher + 2)
+
+
+def _draws(reading: Reading, laws: Laws, seed: int) -> dict[str, Draws]:
+    rng = np.random.default_rng(seed)
+    return {
+        name: laws[name].draw(quantity.features(reading), rng.normal(size=DRAWS))
+        for name, quantity in QUANTITIES.items()
+    }
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Baseline:
-    """The baseline's two curves, as measured and as they may go on."""
+class _Drawn:
+    """Both arms' curves from the look on."""
 
-    so_far: Beginning
-    slope: float
-    """Over the latter half, at whose middle..."""
-    middle: float
-    """... this train loss is."""
-    exponent: Draws
-    """Of the train loss in the clock, from now on."""
-    curvature: Draws
+    so_far: Reading
+    drawn: Mapping[str, Draws]
 
-    @classmethod
-    def read(cls, given: Beginning, rng: np.random.Generator, prior: Prior) -> _Baseline:
-        """Fit the latter half, and draw how it goes on."""
-        falling = isotonic(given.train, increasing=False)
-        half = len(falling) // 2
-        train, val = falling[half:], given.val[half:]
-        slope = float(np.polyfit(train, val, 1)[0]) if np.ptp(train) > 0 else 1.0
-        now = max(-float(np.polyfit(np.log(given.s[half:]), np.log(train), 1)[0]), 0.01)
-        draw = lambda median, spread: median * np.exp(rng.normal(0, spread, DRAWS))  # noqa: E731
-        return cls(
-            Beginning(given.s, falling, given.val), slope, float(train.mean()),
-            now * draw(*prior.acceleration), draw(*prior.curvature),
-        )  # fmt: skip
+    def baseline(self, s: Paths) -> Paths:
+        """Return the baseline's validation loss at a clock."""
+        return self._val_at(self._train_at(s))
 
-    def train_at(self, s: Draws) -> Draws:
-        """Return the train loss at a clock: measured up to now, a power law from there."""
-        now, last = self.so_far.s[-1], self.so_far.train[-1]
-        return np.where(s <= now, np.interp(s, self.so_far.s, self.so_far.train), last * (np.maximum(s, now) / now) ** -self.exponent)  # fmt: skip
+    def candidate(self, s: Paths) -> Paths:
+        """Return the candidate's validation loss at its own clock."""
+        r = self.so_far
+        pace = self.drawn["escaping" if r.on_plateau else "catching_up"]
+        ratio = r.speed_ratio * (s / r.s_candidate) ** pace
+        # a late arm catches up; it does not overtake on the strength of being late
+        ratio = np.minimum(ratio, max(1.0, r.speed_ratio))
+        level = self._train_at(ratio * s)
+        val = self._val_at(level)
+        spared = self.drawn["relief"] * r.gap(level, val)
+        return np.maximum(val + self.drawn["offset"] - spared, LEAST_LOSS)
 
-    def val_at(self, level: Draws) -> Draws:
-        """Return V at a train loss: measured down to now's, a parabola from there."""
-        last = self.so_far.train[-1]
+    def _train_at(self, s: Paths) -> Paths:
+        """Measured up to now, a power law from there."""
+        r = self.so_far
+        now = float(r.s[-1])
+        exponent = r.exponent * np.exp(self.drawn["acceleration"])
+        ahead = r.train[-1] * (np.maximum(s, now) / now) ** -exponent
+        return np.where(s <= now, np.interp(s, r.s, r.train), ahead)
+
+    def _val_at(self, level: Paths) -> Paths:
+        """Measured down to now's train loss, a parabola from there."""
+        r, curvature = self.so_far, self.drawn["curvature"]
+        last = r.train[-1]
         beyond = np.minimum(level - last, 0.0)
-        slope = self.slope + self.curvature * (last - self.middle)
-        ahead = self.so_far.val[-1] + slope * beyond + self.curvature * beyond**2 / 2
-        return np.where(level >= last, self._measured(level), ahead)
-
-    def lowest_until(self, level: Draws) -> Draws:
-        """Return the lowest V down to a train loss."""
-        last = self.so_far.train[-1]
-        slope = self.slope + self.curvature * (last - self.middle)
-        # the parabola's bottom, where the curve gets that far
-        bottom = self.val_at(np.maximum(last - np.maximum(slope, 0) / self.curvature, level))
-        reached = np.minimum.accumulate(self.so_far.val)
-        behind = np.interp(-level, -self.so_far.train, reached)
-        return np.where(level >= last, behind, np.minimum(reached[-1], bottom))
-
-    def _measured(self, level: Draws) -> Draws:
-        return np.interp(-level, -self.so_far.train, self.so_far.val)
+        slope = r.slope + curvature * r.past_middle
+        ahead = r.val[-1] + slope * beyond + curvature * beyond**2 / 2
+        measured = np.interp(-level, -r.train, r.val)
+        return np.maximum(np.where(level >= last, measured, ahead), LEAST_LOSS)

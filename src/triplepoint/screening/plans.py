@@ -10,6 +10,7 @@ from torch import nn
 
 from triplepoint.errors import PlanError
 from triplepoint.recipes import Recipe, Schedule, screening_steps, whole_number
+from triplepoint.screening.looks import look_steps
 
 Criterion = Literal["best_checkpoint", "fixed_step"]
 CRITERIA: tuple[Criterion, ...] = ("best_checkpoint", "fixed_step")
@@ -19,6 +20,8 @@ ASSUMED_FACTOR = 20
 """Without a stated plan it is 20 times the calibration's steps."""
 CALIBRATION_WARMUP = 100
 """Longest warm-up of a calibration: a plan's own may leave it on a percent of the run's clock."""
+SHARED_FROM = 500
+"""Calibrations of one plan of at least so many steps have one recipe: a shorter one is the beginning of a longer."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,11 +74,21 @@ class Arm:
     warmup: int | None = None
 
 
-def calibration_recipe(plan: Plan, steps: int, *, own_schedule: bool = False) -> Recipe:
+def calibration_recipe(
+    plan: Plan, steps: int, *, own_schedule: bool = False, early_looks: bool = False
+) -> Recipe:
     """Return the recipe of a calibration of ``steps`` steps; its seed and rate are set per arm.
 
-    Warm-up of at most 100 steps, then the planned peak rate held. Where the plan ends with the calibration
-    it is the plan, schedule and all: then the result is measured, not forecast.
+    Warm-up of at most 100 steps, then the planned peak rate held. It goes on to the plan's end, and the calibration
+    stops at ``steps``: so it can be made longer later, and :data:`SHARED_FROM` steps on the recipe does not depend on
+    ``steps``. Where the plan ends with the calibration it is the plan, schedule and all: then the result is measured,
+    not forecast.
+
+    Args:
+        plan: What is about to be trained.
+        steps: Length of the calibration.
+        own_schedule: Whether it has the plan's warm-up and schedule.
+        early_looks: Whether it is judged before ``steps`` as well.
 
     Raises:
         PlanError: If the plan is shorter than the calibration.
@@ -87,16 +100,45 @@ def calibration_recipe(plan: Plan, steps: int, *, own_schedule: bool = False) ->
             f"The plan of {plan.steps} steps is shorter than the calibration of {steps}.\n"
             f"Give --steps {plan.steps} or fewer: the calibration then is the plan, and its result is measured."
         )
-    whole = plan.recipe()
-    own = own_schedule or plan.steps == steps
-    stride = max(1, steps // 20)
+    whole, measured = plan.recipe(), plan.steps == steps
+    own, short = own_schedule or measured, min(steps, SHARED_FROM)
     return dataclasses.replace(
         whole,
-        steps=steps,
-        warmup=whole.warmup if own else min(whole.warmup, CALIBRATION_WARMUP, max(1, steps // 5)),
+        warmup=whole.warmup if own else min(whole.warmup, CALIBRATION_WARMUP, max(1, short // 5)),
         schedule=whole.schedule if own else "constant",
         horizon=plan.steps,
-        eval_steps=tuple(range(stride, steps + 1, stride)),
-        average_steps=screening_steps(steps) or (steps,),
-        checkpoint_every=max(1, min(100, steps // 2)),
-    )
+        eval_steps=(
+            every_twentieth(steps)
+            if measured and not early_looks
+            else evaluated_steps(plan.steps, dense=short)
+        ),
+        average_steps=screening_steps(steps if measured else plan.steps if steps >= 25 else 0) or (steps,),
+        checkpoint_every=max(1, min(100, short // 2)),
+    )  # fmt: skip
+
+
+def every_twentieth(steps: int) -> tuple[int, ...]:
+    """Return the steps at every twentieth of ``steps``.
+
+    Example:
+        >>> every_twentieth(100)[:3], every_twentieth(100)[-1]
+        ((5, 10, 15), 100)
+    """
+    stride = max(1, steps // 20)
+    return tuple(range(stride, steps + 1, stride))
+
+
+def evaluated_steps(last: int, *, dense: int) -> tuple[int, ...]:
+    """Return the steps at which a calibration is evaluated, wherever it stops.
+
+    Every twentieth of ``dense`` until there, then with a stride of about a tenth of the step, and at every look.
+
+    Example:
+        >>> evaluated_steps(1000, dense=500)[-12:]
+        (450, 475, 500, 550, 600, 650, 700, 775, 850, 925, 1000)
+    """
+    steps = list(every_twentieth(dense))
+    stride = steps[0]
+    while steps[-1] < last:
+        steps.append(steps[-1] + stride * max(1, round(steps[-1] / stride / 10)))
+    return tuple(sorted(s for s in {*steps, *look_steps(last)} if s <= last))

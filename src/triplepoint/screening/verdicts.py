@@ -63,6 +63,8 @@ class CandidateVerdict:
     tokens_per_s_ratio: float | None
     peak_memory_ratio: float | None
     forecast: dict[str, Any] | None
+    terms: list[dict[str, Any]]
+    """What the forecast was made of: label, value, spread, meaning."""
     next: NextLook | None
     would_change: list[str]
 

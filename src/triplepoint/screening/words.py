@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from triplepoint.evidence import LOOKS
 from triplepoint.screening.clocks import BreakEven, Delay
+from triplepoint.screening.forecasting import EndpointForecast, PlanForecast
 from triplepoint.screening.verdicts import CandidateVerdict, Word
 
 PLAIN_NAME = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}
@@ -88,6 +90,9 @@ def tell(
     summary = [f"{c.arm}: {c.verdict}. {c.why[0].upper()}{c.why[1:]}." for c in candidates]
     summary.append(_basis(criterion, plan))
     summary.append(_progress(baseline, candidates))
+    told = _telling(candidates, recommended)
+    if told is not None:
+        summary += [regime(name, told), record(told, criterion), instead(told)]
     nexts = [c for c in candidates if c.next is not None]
     if nexts:
         c = nexts[0]
@@ -100,6 +105,12 @@ def tell(
     return headline, [s for s in summary if s]
 
 
+def _telling(candidates: Sequence[CandidateVerdict], recommended: str) -> CandidateVerdict | None:
+    """Return the candidate that the reasons are told of: the one to train, else the first that has a forecast."""
+    known = [c for c in candidates if c.forecast is not None]
+    return next((c for c in known if c.arm == recommended), known[0] if known else None)
+
+
 def _basis(criterion: str, plan: Mapping[str, Any]) -> str:
     what = "measured: the calibration is the whole plan" if plan["measured"] else (
         f"from {plan['calibration_steps']} of {plan['steps']} planned steps"
@@ -108,34 +119,93 @@ def _basis(criterion: str, plan: Mapping[str, Any]) -> str:
     return f"Judged at {ENDPOINTS[criterion]}, {what}."
 
 
+def pace(speed_ratio: float) -> str:
+    """Say how fast an arm learns.
+
+    Example:
+        >>> pace(0.5), pace(1.0), pace(1.5)
+        ('learns 2.0 x slower', 'learns as fast', 'learns 1.5 x faster')
+    """
+    if speed_ratio < 0.995:
+        return f"learns {1 / speed_ratio:.1f} x slower"
+    return f"learns {speed_ratio:.1f} x faster" if speed_ratio > 1.005 else "learns as fast"
+
+
 def _progress(baseline: Mapping[str, Any], candidates: Sequence[CandidateVerdict]) -> str:
     told = []
     for c in candidates:
         if c.speed_ratio is None or c.stalled or c.plateau_exit_step is None:
             continue
-        pace = (
-            f"learns {1 / c.speed_ratio:.1f} x slower" if c.speed_ratio < 0.995
-            else f"learns {c.speed_ratio:.1f} x faster" if c.speed_ratio > 1.005 else "learns as fast"
-        )  # fmt: skip
-        told.append(f"{c.arm} {pace} than {baseline['arm']} on the cumulative-rate clock")
+        told.append(
+            f"{c.arm} {pace(c.speed_ratio)} than {baseline['arm']} on the cumulative-rate clock"
+        )
     return "; ".join(told) + "." if told else ""
 
 
-def why_no_forecast(plan: Mapping[str, Any], most_epochs: float, least_share: float) -> str:
+def why_no_forecast(plan: Mapping[str, Any]) -> str:
     """Say why a calibration cannot tell the end of this plan."""
-    if plan["epochs"] is None:
+    if plan["unique_tokens"] is None:
         return "the plan's unique tokens are unknown, so over-fitting cannot be ruled out"
-    if plan["epochs"] > most_epochs:
-        return (
-            f"the plan passes {plan['epochs']:.1f} times over its data: whether the baseline over-fits decides, "
-            "and a calibration this short cannot show it"
-        )
-    if plan["s1_share"] is not None and plan["s1_share"] < least_share:
-        return (
-            f"the calibration covers {100 * plan['s1_share']:.1f} % of the plan's cumulative learning rate; under "
-            f"{100 * least_share:.0f} % it says nothing about the end"
-        )
-    return "an arm has left the plateau too recently for its speed to be carried forward"
+    if plan["calibration_steps"] < LOOKS[0]:
+        return f"a calibration of under {LOOKS[0]} steps says nothing about the end"
+    return "the candidate has not come to a train loss that the baseline had: how late it is, is not known"
+
+
+def forecast(end: EndpointForecast, found: PlanForecast) -> str:
+    """Say what is expected, and how surely."""
+    better = end.probability > 0.5
+    sure = end.probability if better else 1 - end.probability
+    side = "lower" if better else "higher"
+    told = f"forecast {percent(end.delta_rel)} at the planned end ({interval(end.interval)})"
+    if found.nearness.where == "outside":
+        return told
+    return f"{told}, {side} than the baseline with probability {100 * sure:.0f} %"
+
+
+def outside(found: PlanForecast) -> str:
+    """Say why the rule's record does not hold for a plan."""
+    return f"outside what the rule was tested on ({found.nearness.why}), and the arms' own intervals meet"
+
+
+def regime(baseline: str, candidate: CandidateVerdict) -> str:
+    """Say why, in terms of the curves: who over-fits, and who is late."""
+    facts = candidate.forecast
+    if facts is None or candidate.speed_ratio is None:
+        return ""
+    onset = facts["onset_epoch"]
+    over = (
+        f"{baseline} over-fits from about epoch {onset:.2g}"
+        if onset
+        else f"{baseline} does not over-fit inside the plan"
+    )
+    return f"Why: {over}; {candidate.arm} {pace(candidate.speed_ratio)}."
+
+
+def record(candidate: CandidateVerdict, criterion: str) -> str:
+    """Say how often the rule was right, and what happened in the nearest cells."""
+    facts = candidate.forecast
+    if facts is None or not facts["record"]["answered"] or facts["where"] == "outside":
+        return ""
+    track = facts["record"]
+    low, high = track["interval"]
+    near = "; ".join(f"{n['cell']}: {percent(n['delta_rel'])}" for n in facts["nearest"][:2])
+    return (
+        f"Record at {ENDPOINTS[criterion]}: {track['right']} of {track['answered']} answers right "
+        f"({100 * low:.0f} to {100 * high:.0f} %), the scale held out; nearest cells: {near}."
+    )
+
+
+def instead(candidate: CandidateVerdict) -> str:
+    """Say what else was measured or is forecast in the same regime."""
+    facts = candidate.forecast
+    if facts is None:
+        return ""
+    told = [
+        f"{a['what']} ({a['where']}): {percent(a['fixed_step'])} at the last step, {percent(a['best_checkpoint'])} at the best checkpoint"
+        for a in facts["alternatives"]
+        if abs(a["fixed_step"]) >= 0.005 or a["where"] != "forecast"
+    ]
+    return f"Alternatives: {'; '.join(told)}." if told else ""
 
 
 def would_change(

@@ -1,5 +1,7 @@
 """Intervals, rank statistics and honest validation: what numbers can carry, not what they mean."""
 
+from triplepoint.statistics.calibration import probability_cap as probability_cap
+from triplepoint.statistics.calibration import temperature as temperature
 from triplepoint.statistics.contingency import fisher_exact as fisher_exact
 from triplepoint.statistics.contingency import odds_ratio_interval as odds_ratio_interval
 from triplepoint.statistics.correlation import spearman as spearman

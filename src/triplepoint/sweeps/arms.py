@@ -26,7 +26,7 @@ from triplepoint.measurement import Probe
 from triplepoint.models import parameter_counts
 from triplepoint.objectives import Batch, Objective, concatenate, first_tensor, length_of
 from triplepoint.phases import diverged_step
-from triplepoint.recipes import Recipe
+from triplepoint.recipes import Recipe, whole_number
 from triplepoint.records import Record
 from triplepoint.runs import (
     RunFolder,
@@ -60,6 +60,11 @@ class ArmRun:
     """The manifest."""
     arrays: dict[str, np.ndarray]
     records: list[Record]
+
+    @property
+    def until(self) -> int:
+        """Step to which it was asked to come: its recipe's last, or one before it."""
+        return self.facts.get("until") or self.facts["asked"]["recipe"]["steps"]
 
     def series(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """Return steps and values of a whole-model metric along the run."""
@@ -109,9 +114,13 @@ def run_arm(
     arm: str,
     facts: Mapping[str, object],
     must_start: bool = True,
+    until: int | None = None,
     progress: Progress = lambda step, loss: None,
 ) -> ArmRun:
     """Train one arm into the run folder ``path``; a finished one is read, an interrupted one resumed.
+
+    A run may be trained in parts: to step ``until``, later on to another. ``until`` is no part of its identity, and the
+    parts are bit-equal to one run, with the same records but those of a clock.
 
     Args:
         path: The arm's folder.
@@ -124,11 +133,20 @@ def run_arm(
         arm: Name in records.
         facts: More for the manifest, e.g. data and plateau.
         must_start: Whether a loss that is not finite at the first step is an error; else the arm diverged.
+        until: Step at which it stops for now; None for the recipe's last.
         progress: Called after each step.
+
+    Raises:
+        PlanError: If ``until`` lies beyond the recipe.
+        RunFolderError: If the folder is another run's, or the run is past ``until`` already.
     """
+    last = _last_step(until, recipe)
     asked = _asked(asked, arm=arm, recipe=recipe)
     with _claimed(path, asked) as folder, torch.random.fork_rng():
-        if folder.state == "finished":
+        main = is_main_process()
+        if folder.state == "finished" and (done := _done(path, last)) is not None:
+            if main and done.until < last:  # stopped by its loss: there is nothing to go on from
+                folder.write_manifest({**done.facts, "until": last})
             return load_arm(path)
         torch.manual_seed(recipe.seed)
         model = checked_model(build(recipe.seed))
@@ -143,8 +161,8 @@ def run_arm(
             "optimizer": training.OPTIMIZER.__name__,
             "model": {**dict(facts.get("model", {})), **parameter_counts(model)},
             "metrics": DEFINITIONS,
+            **({} if until is None else {"until": until}),
         }
-        main = is_main_process()
         if main:
             folder.write_manifest({**manifest, "status": "running"})
         probe = Probe(
@@ -154,7 +172,7 @@ def run_arm(
         try:
             result = training.train(
                 model, batches, objective=objective, recipe=recipe, instrument=probe, folder=folder,
-                arm=arm, tokens_per_step=manifest["tokens_per_step"], progress=progress,
+                arm=arm, tokens_per_step=manifest["tokens_per_step"], until=last, progress=progress,
             )  # fmt: skip
             ended = _ending(result, manifest.get("plateau"), recipe)
         except NonFiniteLossError:
@@ -169,6 +187,25 @@ def run_arm(
             folder.finish({**manifest, **ended})
     PartialState().wait_for_everyone()
     return load_arm(path)
+
+
+def _last_step(until: int | None, recipe: Recipe) -> int:
+    if until is None:
+        return recipe.steps
+    whole_number("until", until)
+    if not 1 <= until <= recipe.steps:
+        raise PlanError(
+            f"A run of {recipe.steps} steps cannot stop at step {until}.\nGive until from 1 to {recipe.steps}."
+        )
+    return until
+
+
+def _done(path: Path, until: int) -> ArmRun | None:
+    """Return a finished run that has come to ``until`` or can come no further; None where it is to go on."""
+    run = load_arm(path)
+    if run.last_step > until:
+        raise training.past(path, run.last_step, until)
+    return None if run.last_step == run.until < until else run
 
 
 def _asked(asked: Mapping[str, object], *, arm: str, recipe: Recipe) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,6 @@ import torch
 from torch import nn
 
 from triplepoint.blueprints import AS_IT_IS, Shape, blueprint_of
-from triplepoint.blueprints.sizes import SizeBlueprint
 from triplepoint.errors import PlanError
 from triplepoint.families import find_norms
 from triplepoint.ops import NormOp
@@ -33,18 +31,14 @@ def build_model(
         op: With or without preset; None to leave the norms.
         shape: What the model takes from its data.
         alpha: At every site of the op; None for the preset's.
-        changes: Fields of a named size's configuration that differ from its own.
+        changes: Fields of its configuration that differ from its own; of a function, keywords.
 
     Raises:
         PlanError: If ``alpha`` is given to an op that has none, or the shape is impossible.
     """
     blueprint = blueprint_of(model)
     if changes:
-        if not isinstance(blueprint, SizeBlueprint):
-            raise PlanError(
-                f"{model} is no named size: it has no {', '.join(sorted(changes))} to choose.\nChange its own configuration."
-            )
-        blueprint = dataclasses.replace(blueprint, changes=changes)
+        blueprint = blueprint.changed(changes)
     built = blueprint.build(shape)
     if op is not None:
         swap_norms(built, op)

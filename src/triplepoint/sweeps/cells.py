@@ -78,6 +78,8 @@ class Cell:
     """Initial alpha at every site of the op; None for the preset's."""
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Fields of the size's configuration that differ from its own, e.g. ``{"attention": "diff_v1"}``."""
+    until: int | None = None
+    """Step at which it stops for now, no part of its identity; None for the recipe's last."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -201,5 +203,6 @@ def run_cell(cell: Cell, progress: Progress = lambda step, loss: None) -> ArmRun
             "op": cell.op,
         },
         must_start=cell.must_start,
+        until=cell.until,
         progress=progress,
     )

@@ -1,13 +1,13 @@
-"""Tests of the screening benchmark's cells: studies.screening_benchmark.building."""
+"""Tests of triplepoint.screening.learning: runs become cells."""
 
 import json
 
 import numpy as np
 import pytest
-from studies.screening_benchmark.building import StoredRun, build, cells_of
 
 from triplepoint.evidence import benchmark_from
 from triplepoint.records import Record
+from triplepoint.screening.learning import StoredRun, build, cells_of
 
 
 def stored(

@@ -1,0 +1,144 @@
+"""Train a plan in miniature: baseline and candidates, whole, at several small sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from triplepoint.blueprints import Blueprint, Shrunk, blueprint_of, shrink
+from triplepoint.errors import PlanError
+from triplepoint.recipes import Recipe
+from triplepoint.screening.arms import Arms
+from triplepoint.screening.calibrating import Candidates, Trial, as_arms, spent_seconds
+from triplepoint.screening.miniature_evidence import Miniature, MiniatureEvidence, miniature_of
+from triplepoint.screening.plans import Plan
+from triplepoint.screening.shrinking import ShrunkPlan, shrink_plan
+from triplepoint.sweeps import ArmRun, Cell, DataSpec, Event, own_norm, run_cells
+from triplepoint.sweeps.cells import shape_of
+
+SIZES = (16, 4)
+"""How many times smaller, smallest first: together under a tenth of one full arm's training."""
+EVALUATIONS = 40
+"""Of a plan; the best checkpoint is the best of these."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Setting:
+    """What all sizes have in common."""
+
+    blueprint: Blueprint
+    data: DataSpec
+    candidates: Candidates
+    seeds: int
+    dropout: float
+    out: Path
+    workers: int
+    watch: Callable[[Event, Sequence[Trial]], None]
+
+
+def run_miniatures(
+    model: str,
+    *,
+    data: DataSpec,
+    candidates: Sequence[str],
+    plan: Plan,
+    out: Path,
+    ks: Sequence[float] = SIZES,
+    seeds: int = 1,
+    dropout: float = 0.0,
+    workers: int = 1,
+    watch: Callable[[Event, Sequence[Trial]], None] = lambda event, trials: None,
+) -> MiniatureEvidence:
+    """Train the whole plan at small sizes, baseline and candidates, and say what they show.
+
+    For the *regime*: the baseline's course, and the sign of a difference where all sizes agree. NOT for speed, stability
+    or collapse, which change with size: these are the real model's calibration's to tell.
+
+    Runs are kept under ``out/miniatures/k16`` and so on; finished ones are read, interrupted ones resumed.
+
+    Args:
+        model: As :func:`triplepoint.blueprints.blueprint_of` takes it; of a run its architecture.
+        data: Which text; its first unique tokens are used.
+        candidates: Op names, with or without preset.
+        plan: What is about to be trained, at full size.
+        out: The screen's folder.
+        ks: How many times smaller; the sizes reached are near.
+        seeds: How many.
+        dropout: The model's, in every arm.
+        workers: Processes at a time.
+        watch: Called with every event and the trials that its index counts in.
+
+    Raises:
+        PlanError: If the model or the plan has no form that small, or a setting is out of range.
+    """
+    blueprint, corpus = blueprint_of(model).architecture, data.load()
+    shape = shape_of(corpus, data, dropout)
+    with torch.random.fork_rng(devices=[]):
+        norm = own_norm(blueprint.build(shape))
+    plan = dataclasses.replace(plan, unique_tokens=plan.unique_tokens or corpus.train.numel())
+    setting = _Setting(
+        blueprint=blueprint, data=data, candidates=Candidates(norm, as_arms(candidates)), seeds=seeds,
+        dropout=dropout, out=out, workers=workers, watch=watch,
+    )  # fmt: skip
+    if not ks or min(seeds, workers) < 1:
+        raise PlanError(
+            f"Miniatures need a size, a seed and a worker, got ks={tuple(ks)}, seeds={seeds}, workers={workers}.\n"
+            "Try ks=(16, 4), seeds=1, workers=1."
+        )
+    small = [shrink(blueprint, k, shape) for k in sorted(set(ks), reverse=True)]
+    planned = [shrink_plan(plan, one, context=data.context) for one in small]
+    full = plan.batch * data.context
+    return MiniatureEvidence(
+        tuple(_run(setting, m, p, full) for m, p in zip(small, planned, strict=True))
+    )
+
+
+def _run(setting: _Setting, model: Shrunk, planned: ShrunkPlan, full: int) -> Miniature:
+    """Run one size; ``full`` is the original's tokens per step."""
+    start = time.monotonic()
+    trials = [
+        Trial(arm=name, recipe=whole_recipe(planned.plan, seed=seed))
+        for seed in range(setting.seeds)
+        for name in (setting.candidates.baseline, *setting.candidates.arms)
+    ]
+    cells = [_cell(setting, model, planned, trial) for trial in trials]
+    runs = run_cells(cells, workers=setting.workers, watch=lambda e: setting.watch(e, trials))
+    baseline, *others = _arms(setting.candidates, runs, planned.plan.lr)
+    size = "params_no_positions"
+    share = (
+        model.params[size] * planned.plan.batch * planned.context / (model.original[size] * full)
+    )
+    return miniature_of(
+        baseline, others, k=model.k, width=model.width, shrunk=planned, share=share * len(runs),
+        seconds=spent_seconds([baseline, *others], time.monotonic() - start),
+    )  # fmt: skip
+
+
+def _cell(setting: _Setting, model: Shrunk, planned: ShrunkPlan, trial: Trial) -> Cell:
+    arm = setting.candidates.arms.get(trial.arm)
+    return Cell(
+        path=trial.folder(setting.out / "miniatures" / f"k{model.k:.3g}"), arm=trial.arm, op=arm.op if arm else None,
+        size=setting.blueprint.name, changes=model.changes, recipe=trial.recipe, dropout=setting.dropout,
+        data=dataclasses.replace(setting.data, train_tokens=planned.plan.unique_tokens, context=planned.context),
+        must_start=arm is None,
+    )  # fmt: skip
+
+
+def whole_recipe(plan: Plan, *, seed: int) -> Recipe:
+    """Return a plan's training from its first step to its last, evaluated forty times."""
+    stride = max(1, plan.steps // EVALUATIONS)
+    return dataclasses.replace(
+        plan.recipe(),
+        seed=seed,
+        eval_steps=tuple(range(stride, plan.steps + 1, stride)),
+        checkpoint_every=max(1, plan.steps // 5),
+    )
+
+
+def _arms(candidates: Candidates, runs: Sequence[ArmRun], lr: float) -> list[Arms]:
+    names = (candidates.baseline, *candidates.arms)
+    return [Arms(n, tuple(r for r in runs if r.arm == n), *candidates.op_of(n), lr) for n in names]
