@@ -146,6 +146,14 @@ def test_best_threshold(scores, labels, threshold, accuracy):
     assert best_threshold(scores, labels) == pytest.approx((threshold, accuracy))
 
 
+def test_a_balanced_threshold_does_not_give_the_rarer_class_up():
+    # plain: 4.01 is right 4 of 5 times. Balanced: 2.5 has the one True and 2 of 4 False; 4.01 has 1/2
+    scores, labels = [1, 2, 3, 4, 4], [0, 0, 1, 0, 0]
+    assert best_threshold(scores, labels) == pytest.approx((4.01, 0.8))
+    assert best_threshold(scores, labels, balanced=True) == pytest.approx((2.5, 0.75))
+    assert best_threshold([1, 2], [1, 1], balanced=True) == pytest.approx((0.99, 1.0))
+
+
 def test_leave_one_group_out_never_sees_the_group():
     scores, labels = [1.0, 2.0, 3.0, 9.0], [False, True, False, True]
     groups = ["a", "b", "a", "b"]

@@ -81,10 +81,9 @@ def test_a_candidate_that_caught_up_and_a_curve_that_bent():
     found = reading(arm(S, 0.5))
     train = np.where(LONG <= 1.0, 2.0 * LONG**-0.25, 2.0 * LONG**-0.5)
     last = found.train[-1]
-    bend = lambda level: (
-        0.5 * (level - last) + found.past_middle * (level - last) + (level - last) ** 2 / 2
-    )  # noqa: E731
-    val = np.where(LONG <= 1.0, 0.5 * train + 1.0, 0.5 * last + 1.0 + bend(train))
+    x = train - last
+    bent = 0.5 * last + 1.0 + 0.5 * x + found.past_middle * x + x**2 / 2
+    val = np.where(LONG <= 1.0, 0.5 * train + 1.0, bent)
     base = run(train, val, LONG)
     end = outcome(found, base, base)  # it ends where the baseline does: r = 1
     assert end.acceleration == pytest.approx(math.log(2.0))

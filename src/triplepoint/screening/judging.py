@@ -65,7 +65,7 @@ class Judge:
         self.criterion, self.margin = criterion, tie_margin
         self.parameters, self.tokens = parameters, tokens_per_step
         self.recipe = dict(baseline.runs[0].facts["asked"]["recipe"])
-        self.steps = int(self.recipe["steps"])
+        self.steps = baseline.runs[0].until
         self.plateau = baseline.runs[0].plateau
         self.measured = plan.steps == self.steps
         self.plan_facts = self._plan_facts()
@@ -443,7 +443,7 @@ class Judge:
                 "replace" if end.delta_rel < 0 else "keep"
             ), f"{told}: the arms' own intervals do not meet"
         sure = max(end.probability, 1 - end.probability)
-        if not (end.answered if self.confidence is None else sure >= self._least()):
+        if not (end.answered if self.confidence is None else sure > self._least()):
             return "undecided", f"{told}: not sure enough to answer"
         return ("replace" if better else "keep"), told
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from triplepoint.statistics import probability_cap, temperature
 INNER_FOLDS = 5
 WRONG = 0.1
 """Most wrong answers per plan asked that the threshold allows (conformal risk control)."""
+LEAST_SURE = 0.7
+"""Least probability of any answer, however few wrong ones the benchmark's cells would give below it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,11 +77,11 @@ class FittedRule:
             )  # fmt: skip
         ahead = mean_outlook(readings, self.laws, seen.setting)
         raw = {e: wins(ahead.difference(e), TIE_MARGIN) for e in ENDPOINTS}
-        p = {e: capped(tempered(raw[e], self.temperatures[e]), self.caps[e]) for e in ENDPOINTS}
+        told = {e: tempered(raw[e], self.temperatures[e]) for e in ENDPOINTS}
         return Forecast(
             outlook=ahead,
-            p=p,
-            answered={e: max(p[e], 1 - p[e]) >= self.thresholds[e] for e in ENDPOINTS},
+            p={e: capped(told[e], self.caps[e]) for e in ENDPOINTS},
+            answered={e: max(told[e], 1 - told[e]) >= self.thresholds[e] for e in ENDPOINTS},
             readings=tuple(readings),
             why_not=None,
         )
@@ -98,7 +101,7 @@ class LatenessRule:
             cells: Those of which an arm diverged are left out.
             look: Step of the screen.
         """
-        known = [_Known.of(cell, look) for cell in cells if cell.truth is not None]
+        known = [_known(cell, look) for cell in cells if cell.truth is not None]
         raw = _inner(known)
         temperatures, thresholds, caps = {}, {}, {}
         for endpoint in ENDPOINTS:
@@ -107,7 +110,7 @@ class LatenessRule:
             kappa = temperature(np.array([p for _, p in clear]), labels) if len(clear) else 1.0
             told = np.array([tempered(p, kappa) for _, p in clear])
             temperatures[endpoint] = kappa
-            thresholds[endpoint] = loosest_threshold(told, labels, error=WRONG)
+            thresholds[endpoint] = max(LEAST_SURE, loosest_threshold(told, labels, error=WRONG))
             answered = np.maximum(told, 1 - told) >= thresholds[endpoint]
             caps[endpoint] = probability_cap(int(answered.sum()))
         return FittedRule(
@@ -163,11 +166,6 @@ class _Known:
     cell: BenchmarkCell
     pairs: tuple[Pair, ...]
 
-    @classmethod
-    def of(cls, cell: BenchmarkCell, look: int) -> _Known:
-        runs = zip(_readings(cell.seen(look)), cell.baseline_runs, cell.candidate_runs, strict=True)
-        return cls(cell, tuple((r, outcome(r, b, c)) for r, b, c in runs if r is not None))
-
     def won(self, endpoint: Endpoint) -> bool | None:
         truth = self.cell.truth[endpoint]
         return truth.winner == "candidate" if truth.clear else None
@@ -177,6 +175,13 @@ class _Known:
             return dict.fromkeys(ENDPOINTS, 0.5)
         ahead = mean_outlook([r for r, _ in self.pairs], laws, self.cell.setting)
         return {e: wins(ahead.difference(e), TIE_MARGIN) for e in ENDPOINTS}
+
+
+@cache
+def _known(cell: BenchmarkCell, look: int) -> _Known:
+    """Read a cell; kept, since every fold reads the same ones."""
+    runs = zip(_readings(cell.seen(look)), cell.baseline_runs, cell.candidate_runs, strict=True)
+    return _Known(cell, tuple((r, outcome(r, b, c)) for r, b, c in runs if r is not None))
 
 
 def _inner(known: Sequence[_Known]) -> list[tuple[_Known, dict[Endpoint, float]]]:

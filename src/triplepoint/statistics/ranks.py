@@ -122,7 +122,9 @@ def _labels_at(n: int, places: Sequence[int]) -> Bool[np.ndarray, " cell"]:
     return labels
 
 
-def best_threshold(scores: Numbers, labels: Labels) -> tuple[float, float]:
+def best_threshold(
+    scores: Numbers, labels: Labels, *, balanced: bool = False
+) -> tuple[float, float]:
     """First threshold that maximises accuracy of "True iff score > threshold".
 
     Tried in ascending order: 0.01 below the smallest score, the midpoints between neighbouring
@@ -133,9 +135,11 @@ def best_threshold(scores: Numbers, labels: Labels) -> tuple[float, float]:
     Args:
         scores: One finite number per cell.
         labels: True or False per cell; one class may be missing.
+        balanced: Maximise :func:`balanced_accuracy` instead, where both classes are present.
 
     Returns:
-        ``(threshold, accuracy)``, the threshold in the unit of the scores.
+        ``(threshold, accuracy)``, the threshold in the unit of the scores; the accuracy balanced where
+        that was maximised.
 
     Raises:
         StatisticsError: If there is no cell, lengths differ, or a score is not finite.
@@ -148,7 +152,11 @@ def best_threshold(scores: Numbers, labels: Labels) -> tuple[float, float]:
     distinct = np.unique(s)
     middles = (distinct[1:] + distinct[:-1]) / 2
     candidates = np.concatenate([[distinct[0] - 0.01], middles, [distinct[-1] + 0.01]])
-    accuracies = ((s > candidates[:, None]) == y).mean(axis=1)
+    right = (s > candidates[:, None]) == y
+    if balanced and y.any() and not y.all():
+        accuracies = (right[:, y].mean(axis=1) + right[:, ~y].mean(axis=1)) / 2
+    else:
+        accuracies = right.mean(axis=1)
     first = int(np.argmax(accuracies))
     return float(candidates[first]), float(accuracies[first])
 
