@@ -26,15 +26,15 @@ def end(**values):
 
 def test_a_line_is_found_again_and_its_spread_is_small():
     rng = np.random.default_rng(0)
-    slopes = np.linspace(0, 1, 60)
+    slopes = np.linspace(0, 1, 600)
     pairs = [
         (reading(slope=m, last=2.0 - m / 10), end(acceleration=1.5 - 0.8 * m + 0.05 * e))
-        for m, e in zip(slopes, rng.normal(size=60), strict=True)
+        for m, e in zip(slopes, rng.normal(size=600), strict=True)
     ]
     law = fit_laws(pairs)["acceleration"]
-    assert law.coefficients[:2] == pytest.approx((1.5, -0.8), abs=0.08)
-    # 60 residuals of 0.05 and 4 of the prior's 0.5
-    expected = math.sqrt((60 * 0.05**2 + PRIOR_PAIRS * 0.5**2) / (60 + PRIOR_PAIRS))
+    assert law.coefficients[:2] == pytest.approx((1.5, -0.8), abs=0.05)
+    # 600 residuals of 0.05 and 4 of the prior's 0.5
+    expected = math.sqrt((600 * 0.05**2 + PRIOR_PAIRS * 0.5**2) / (600 + PRIOR_PAIRS))
     assert law.spread == pytest.approx(expected, rel=0.15)
 
 
