@@ -91,5 +91,5 @@ def test_alternatives_are_regularised_baselines_of_the_nearest_groups():
     told = alternatives(found, BOOK.cells)
     assert told
     assert all("dropout=" in a["what"] or "weight_decay=" in a["what"] for a in told)
-    truth = {(c.setting.group, c.candidate): c.truth["fixed_step"].delta_rel for c in BOOK.cells}
-    assert all(a["fixed_step"] == truth[a["where"], a["what"]] for a in told)
+    truth = {c.name: c.truth["fixed_step"].delta_rel for c in BOOK.cells}
+    assert all(a["fixed_step"] == truth[a["cell"]] for a in told)

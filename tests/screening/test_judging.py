@@ -133,7 +133,7 @@ def test_the_overall_word(words, overall):
     }
     arms = [
         arm(f"{word}{i}", FALLING - 0.2, FALLING + 0.1) if word == "undecided"
-        else arm(f"{word}{i}", made[word], made[word], drift=0.001)
+        else arm(f"{word}{i}", made[word], made[word], kl=0.001)
         for i, word in enumerate(words)
     ]  # fmt: skip
     verdict = judge(*arms)
@@ -197,8 +197,8 @@ def test_an_over_fitting_baseline_makes_a_late_candidate_win_at_the_last_step_on
     assert facts["probability"] > 0.5 > best.candidates[0].forecast["probability"] - 0.2
     assert facts["onset_epoch"] < 26  # by step 500 of 51 tokens a step and epoch
     assert any("over-fits from about epoch" in line for line in last.summary)
-    assert any("stop the baseline at its best checkpoint" in line for line in last.summary)
-    assert any("answers right" in line for line in last.summary)
+    assert any("stopping the baseline at its best checkpoint" in line for line in last.summary)
+    assert any("answers were right" in line for line in last.summary)
 
 
 def test_no_probability_exceeds_what_the_record_allows():
@@ -242,13 +242,13 @@ def test_every_term_of_a_forecast_is_told():
     assert all(t["meaning"] for t in terms)
 
 
-def test_frozen_alphas_make_a_plateau_a_stall_and_moving_ones_make_it_slow():
+def test_predictions_that_do_not_depend_on_the_input_make_a_plateau_a_stall():
     flat = np.full(20, 3.01)
     stalled = judge(
-        arm("dyt", flat, drift=0.005), planned=5000, baseline=arm("layernorm", FALLING)
+        arm("dyt", flat, kl=0.005), planned=5000, baseline=arm("layernorm", FALLING)
     ).candidates[0]
     slow = judge(
-        arm("dyt", flat, drift=0.05), planned=5000, baseline=arm("layernorm", FALLING)
+        arm("dyt", flat, kl=0.05), planned=5000, baseline=arm("layernorm", FALLING)
     ).candidates[0]
     assert (stalled.phase, stalled.verdict, stalled.stalled) == ("stalled", "undecided", True)
     assert (slow.phase, slow.stalled) == ("fitting", False)

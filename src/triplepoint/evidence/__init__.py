@@ -10,6 +10,7 @@ from triplepoint.evidence.cells import Endpoint as Endpoint
 from triplepoint.evidence.cells import Setting as Setting
 from triplepoint.evidence.cells import Trajectory as Trajectory
 from triplepoint.evidence.cells import Truth as Truth
+from triplepoint.evidence.cells import is_regularised as is_regularised
 from triplepoint.evidence.folds import By as By
 from triplepoint.evidence.folds import Fitted as Fitted
 from triplepoint.evidence.folds import Held as Held

@@ -135,7 +135,7 @@ class BenchmarkCell:
     @property
     def regularised(self) -> bool:
         """Whether the candidate has more dropout or weight decay than the baseline."""
-        return "dropout=" in self.candidate or "weight_decay=" in self.candidate
+        return is_regularised(self.candidate)
 
     def seen(self, step: int) -> BenchmarkCell:
         """Return what a screen may see at ``step``: both arms so far, the plan, and no truth."""
@@ -145,3 +145,8 @@ class BenchmarkCell:
             candidate_runs=tuple(run.until(step) for run in self.candidate_runs),
             truth=None,
         )
+
+
+def is_regularised(candidate: str) -> bool:
+    """Return whether a candidate's name says that it has more dropout or weight decay than the baseline."""
+    return "dropout=" in candidate or "weight_decay=" in candidate

@@ -15,7 +15,7 @@ from triplepoint.screening.latents import QUANTITIES
 from triplepoint.screening.nearness import Nearness
 from triplepoint.screening.plans import Plan
 from triplepoint.screening.rule import FittedRule, Forecast, s1_end
-from triplepoint.screening.rulebook import RuleBook, Track
+from triplepoint.screening.rulebook import CellRecord, RuleBook, Track
 from triplepoint.sweeps import ArmRun
 
 FULL_SPREADS = 3.0
@@ -235,10 +235,45 @@ def _terms(found: Forecast, rule: FittedRule) -> tuple[Term, ...]:
     return (*measured, *drawn)
 
 
+def facts_of(
+    forecast: PlanForecast, cells: Sequence[CellRecord], criterion: Endpoint
+) -> dict[str, Any]:
+    """Return what a verdict keeps of a forecast: the criterion's endpoint on top, then everything else.
+
+    Args:
+        forecast: Of the plan.
+        cells: The book's.
+        criterion: The endpoint that counts.
+    """
+    track = forecast.track[criterion]
+    near = [
+        {**_named(cells[n.number]), "distance": n.distance, "delta_rel": cells[n.number].truth[criterion].delta_rel,
+         "winner": cells[n.number].truth[criterion].winner}
+        for n in forecast.nearness.nearest
+    ]  # fmt: skip
+    stopping = {"what": "stopping the baseline at its best checkpoint", "fixed_step": forecast.early_stopping, "best_checkpoint": 0.0}  # fmt: skip
+    return {
+        **dataclasses.asdict(forecast.endpoints[criterion]),
+        "look": forecast.look,
+        "endpoints": {e: dataclasses.asdict(end) for e, end in forecast.endpoints.items()},
+        "where": forecast.nearness.where,
+        "where_why": forecast.nearness.why,
+        "distance_ratio": forecast.nearness.ratio,
+        "nearest": near,
+        "record": {
+            "right": track.right, "answered": track.answered, "clear_cells": track.cells,
+            "interval": track.interval if track.answered else None, "held_out": "scale",
+        },
+        "onset_epoch": forecast.onset_epoch,
+        "from_baseline_run": forecast.from_baseline_run,
+        "alternatives": [stopping, *alternatives(forecast, cells)],
+    }  # fmt: skip
+
+
 def alternatives(
-    forecast: PlanForecast, cells: Sequence[Any], *, count: int = 3
+    forecast: PlanForecast, cells: Sequence[CellRecord], *, count: int = 3
 ) -> list[dict[str, Any]]:
-    """Return what else was measured near this plan: regularised baselines, the nearest first.
+    """Return what else was measured near this plan: regularised baselines of the nearest groups.
 
     Args:
         forecast: Of the plan.
@@ -246,12 +281,16 @@ def alternatives(
         count: At most so many.
     """
     near = {cells[n.number].setting.group for n in forecast.nearness.nearest}
-    kept = [c for c in cells if c.setting.group in near and ("dropout=" in c.candidate or "weight_decay=" in c.candidate)]  # fmt: skip
+    kept = [c for c in cells if c.setting.group in near and c.regularised]
     return [
-        {
-            "what": c.candidate,
-            "where": c.setting.group,
-            **{e: c.truth[e].delta_rel for e in ENDPOINTS},
-        }
+        {**_named(c), "what": c.candidate, **{e: c.truth[e].delta_rel for e in ENDPOINTS}}
         for c in kept[:count]
     ]
+
+
+def _named(cell: CellRecord) -> dict[str, Any]:
+    setting = cell.setting
+    return {
+        "cell": cell.name, "candidate": cell.candidate, "size": setting.size, "corpus": setting.corpus,
+        "unique_tokens": setting.unique_tokens, "steps": setting.steps, "lr": setting.candidate_lr,
+    }  # fmt: skip

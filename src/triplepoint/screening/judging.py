@@ -12,9 +12,9 @@ import numpy as np
 from triplepoint.evidence import benchmark
 from triplepoint.phases import Judgement, judge_arm, plateau_exit_step
 from triplepoint.published import Facts, apply_rules
-from triplepoint.screening import clocks, words
+from triplepoint.screening import clocks, reasons, words
 from triplepoint.screening.arms import Arms
-from triplepoint.screening.forecasting import Forecaster, PlanForecast, alternatives
+from triplepoint.screening.forecasting import Forecaster, PlanForecast, facts_of
 from triplepoint.screening.learning import finished_cells
 from triplepoint.screening.plans import TIE_MARGIN, Plan
 from triplepoint.screening.rulebook import RuleBook, shipped
@@ -285,7 +285,7 @@ class Judge:
             step_time_ratio=self._ratio(arm, "step_time"),
             tokens_per_s_ratio=self._ratio(arm, "tokens_per_s"),
             peak_memory_ratio=self._ratio(arm, "peak_memory"),
-            forecast=forecast and self._forecast_facts(forecast),
+            forecast=forecast and facts_of(forecast, self.book.cells, self.criterion),
             terms=[dataclasses.asdict(term) for term in forecast.terms] if forecast else [],
             next=self._next(arm) if word == "undecided" else None,
             would_change=words.would_change(word, phase.phase, found, even, self.plan_facts),
@@ -353,33 +353,6 @@ class Judge:
             return None
         return self.forecaster.forecast(arm)
 
-    def _forecast_facts(self, forecast: PlanForecast) -> dict[str, Any]:
-        """Return what a verdict keeps of a forecast: the criterion's endpoint on top, then everything."""
-        cells = self.book.cells
-        near = [
-            {"cell": cells[n.number].name, "distance": n.distance, "delta_rel": cells[n.number].truth[self.criterion].delta_rel,
-             "winner": cells[n.number].truth[self.criterion].winner}
-            for n in forecast.nearness.nearest
-        ]  # fmt: skip
-        track = forecast.track[self.criterion]
-        return {
-            **dataclasses.asdict(forecast.endpoints[self.criterion]),
-            "look": forecast.look,
-            "endpoints": {e: dataclasses.asdict(end) for e, end in forecast.endpoints.items()},
-            "where": forecast.nearness.where,
-            "where_why": forecast.nearness.why,
-            "distance_ratio": forecast.nearness.ratio,
-            "nearest": near,
-            "record": {"right": track.right, "answered": track.answered, "clear_cells": track.cells,
-                       "interval": track.interval if track.answered else None, "held_out": "scale"},
-            "onset_epoch": forecast.onset_epoch,
-            "from_baseline_run": forecast.from_baseline_run,
-            "alternatives": [
-                {"what": "stop the baseline at its best checkpoint", "where": "forecast", "fixed_step": forecast.early_stopping, "best_checkpoint": 0.0},
-                *alternatives(forecast, cells),
-            ],
-        }  # fmt: skip
-
     # -- the word --------------------------------------------------------------------------------------
 
     def _word(
@@ -414,7 +387,9 @@ class Judge:
 
     def _measured_word(self, counted: Comparison) -> tuple[Word, str]:
         (low, high), margin, each = counted.interval, self.margin, counted.by_seed
-        told = f"measured {words.percent(counted.delta_rel)} ({words.interval(counted.interval)})"
+        told = (
+            f"measured {reasons.percent(counted.delta_rel)} ({reasons.interval(counted.interval)})"
+        )
         if high < -margin and max(each) < -margin:
             return (
                 "replace",
@@ -435,10 +410,10 @@ class Judge:
             return "undecided", words.why_no_forecast(self.plan_facts)
         end = forecast.endpoints[self.criterion]
         better = end.probability > 0.5
-        told = words.forecast(end, forecast)
+        told = reasons.forecast(end, forecast)
         if forecast.nearness.where == "outside":
             if not end.apart:
-                return "undecided", f"{told}; {words.outside(forecast)}"
+                return "undecided", f"{told}; {reasons.outside(forecast)}"
             return (
                 "replace" if end.delta_rel < 0 else "keep"
             ), f"{told}: the arms' own intervals do not meet"

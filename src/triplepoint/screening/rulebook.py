@@ -17,6 +17,7 @@ from triplepoint.evidence import (
     Setting,
     Truth,
     held_out,
+    is_regularised,
     sequential_threshold,
     truth_from,
 )
@@ -43,6 +44,11 @@ class CellRecord:
     p: Mapping[int, Mapping[Endpoint, float]]
     """Look -> P(candidate ends lower)."""
     answered: Mapping[int, Mapping[Endpoint, bool]]
+
+    @property
+    def regularised(self) -> bool:
+        """Whether the candidate has more dropout or weight decay than the baseline."""
+        return is_regularised(self.candidate)
 
     def right(self, look: int, endpoint: Endpoint) -> bool | None:
         """Return whether an answer was right; None where there was none, or the cell is a tie."""
