@@ -22,8 +22,9 @@ EXPLODED = 1.0
 """Nats above a uniform guess that no sound initialisation starts at: such a run has blown up."""
 FROZEN_DRIFT = 0.02
 """Standard deviation over sites of alpha - alpha(0) below which the alphas count as frozen."""
-FROZEN_KL = 0.001
-"""Mean KL between a position's prediction and the average one, in nats, below which they count as equal."""
+FROZEN_KL = 0.02
+"""Mean KL between a position's prediction and the average one, in nats, below which they count as equal. Runs that never
+left the plateau were seen at up to 0.016, and runs that left it above 0.02 an evaluation or two before."""
 MEMORISED = 0.99
 """Train accuracy from which the training set counts as memorised: one label in a hundred may be wrong."""
 GROKKED = (0.5, 0.9, 0.99)
@@ -134,11 +135,11 @@ def judge_arm(
 ) -> Judgement:
     """Return the phase of one arm of a comparison at its last evaluation.
 
-    ``stalled``: still on the plateau while the baseline has left it, confirmed by frozen alphas or, for an
-    op without alpha, by predictions that do not depend on the input. On the plateau without that
-    confirmation the arm is ``fitting``. ``collapsed``: stalled at the end of the plan, or after
-    max(2000, 20 x the baseline's exit) steps. A stalled arm may still escape: runs were seen to leave the
-    plateau after more than 1000 steps.
+    ``stalled``: still on the plateau while the baseline has left it, confirmed by predictions that do not
+    depend on the input or, where those were not measured, by frozen alphas. On the plateau without that
+    confirmation, or below it at the last evaluation, the arm is ``fitting``. ``collapsed``: stalled at the
+    end of the plan, or after max(2000, 20 x the baseline's exit) steps. A stalled arm may still escape, and
+    most do: runs were seen to leave the plateau after more than 1000 steps.
 
     Args:
         steps: Optimiser steps of the evaluations, ascending; not empty.
@@ -149,14 +150,16 @@ def judge_arm(
         baseline_exit: The baseline's :func:`plateau_exit_step`; None for the baseline itself or where it
             has not left either.
         alpha_drift_std: Standard deviation over sites of alpha - alpha(0) at the last step; None for an op
-            without alpha.
-        prediction_kl: At the last step, nats.
+            without alpha. Read only without ``prediction_kl``.
+        prediction_kl: At the last step, nats; None where it was not measured.
     """
     if diverged_at is not None:
         return Judgement("diverged", f"the loss left its range at step {diverged_at}")
     left = steps[0] if plateau is None else plateau_exit_step(steps, val_losses, plateau)
     if left is None:
         where = _where(val_losses[-1], plateau, steps[-1])
+        if val_losses[-1] < plateau - MARGIN:
+            return Judgement("fitting", f"{where}; not yet {CONFIRMATIONS} evaluations in a row")
         return _judge_on_plateau(
             where, steps[-1], planned_steps, baseline_exit, alpha_drift_std, prediction_kl
         )
@@ -172,8 +175,9 @@ def judge_arm(
 
 
 def _where(loss: float, plateau: float, step: int) -> str:
-    if loss > plateau + MARGIN:
-        return f"not yet down to the unigram plateau ({plateau:.3f} nats) at step {step}, validation loss {loss:.3f}"
+    if abs(loss - plateau) > MARGIN:
+        place = "not yet down to" if loss > plateau else "below"
+        return f"{place} the unigram plateau ({plateau:.3f} nats) at step {step}, validation loss {loss:.3f}"
     return f"still on the unigram plateau ({plateau:.3f} nats) at step {step}"
 
 
@@ -187,10 +191,10 @@ def _judge_on_plateau(
 ) -> Judgement:
     if baseline_exit is None:
         return Judgement("fitting", f"{on_plateau}; there is no baseline that has left it")
-    if drift is not None:
-        frozen, sign = drift < FROZEN_DRIFT, f"alpha drift {drift:.4f}"
-    elif kl is not None:
+    if kl is not None:  # first: at a high rate alphas wander while nothing is learnt
         frozen, sign = kl < FROZEN_KL, f"prediction KL {kl:.4f} nats"
+    elif drift is not None:
+        frozen, sign = drift < FROZEN_DRIFT, f"alpha drift {drift:.4f}"
     else:
         frozen, sign = False, "neither alphas nor predictions were measured"
     left = f"the baseline left it at step {baseline_exit}"

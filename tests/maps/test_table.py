@@ -67,7 +67,7 @@ def test_an_effect_has_the_worst_phase_and_counts_the_seeds():
     def curve(cell):
         return FLAT if (cell.op, cell.seed) == ("dyt:recommended", 1) else FALLING
 
-    rows = rows_of(made(curve, alpha_drift_std=lambda c: 0.001 if c.op != "layernorm" else None))
+    rows = rows_of(made(curve, prediction_kl=lambda c: 0.001))
     effect = next(row for row in rows if row["row"] == "effect")
     assert (effect["phase"], effect["collapsed_seeds"], effect["stalled_seeds"]) == ("collapsed", 1, 1)  # fmt: skip
     cells = {(r["op"], r["seed"]): r for r in rows[:4]}
@@ -102,7 +102,7 @@ def collapse(cell):
 
 
 def test_collapse_rates_have_wilson_s_and_fisher_s_intervals():
-    compared = made(collapse, alpha_drift_std=lambda c: 0.001)
+    compared = made(collapse, prediction_kl=lambda c: 0.001)
     summary = summarise(compared, rows_of(compared))
     rates = {(r["level"], r["arm"], r["outcome"]): r for r in summary["collapse_rates"]}
     arm = rates["arm", "dyt:recommended", "collapsed"]

@@ -417,5 +417,5 @@ def test_a_language_model_whose_loss_does_not_move_is_said_to_have_stalled():
     assert (verdict.verdict, found.phase, found.stalled) == ("undecided", "stalled", True)
     assert found.why.startswith("stalled: still on the unigram plateau")
     assert "the baseline left it at step" in found.why
-    assert "alpha drift" in found.why
+    assert "prediction KL" in found.why
     assert "frozen" in found.why

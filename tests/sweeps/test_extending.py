@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.test_training import Interrupted, NanAt, interrupt_at
 from tests.tiny import build, comparable, train_tiny
+from torch import nn
 
 from triplepoint.errors import PlanError, RunFolderError
 from triplepoint.recipes import Recipe
@@ -81,6 +82,41 @@ def test_the_part_of_a_run_has_the_numbers_of_the_whole_up_to_there(tmp_path, wh
     assert rows == [r for r in comparable(whole) if r.endpoint is None and r.step <= 15]
     ends = {r.endpoint: r.step for r in stopped.records if r.metric == "report_loss"}
     assert ends["fixed_step"] == 15
+
+
+class SpoiltAt8(nn.Module):
+    """A model whose weights are multiplied before its 8th training step; how many it took is in its state."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, tokens):
+        self.calls += int(self.training)
+        if self.training and self.calls == 8:
+            with torch.no_grad():
+                for parameter in self.inner.parameters():
+                    parameter.mul_(5)
+        return self.inner(tokens)
+
+
+def test_the_best_weights_are_those_of_an_evaluation_that_the_whole_run_has(tmp_path):
+    def train(name, until=None):
+        return train_tiny(
+            tmp_path / name, recipe=RECIPE, until=until, model=lambda s: SpoiltAt8(build(None)(s))
+        )
+
+    def best(run):
+        return next(r for r in run.records if r.metric == "report_loss" and r.endpoint == "best_checkpoint")  # fmt: skip
+
+    whole, stopped = train("whole"), train("parts", until=7)
+    assert (best(whole).step, best(stopped).step) == (5, 7)
+    going = train("parts")
+    assert best(going) == best(whole)
+    file = "checkpoints/best/model.safetensors"
+    ours, theirs = (load_tensors(run.path / file) for run in (going, whole))
+    assert all(torch.equal(ours[name], value) for name, value in theirs.items())
 
 
 def test_a_part_that_is_there_is_read_and_an_earlier_one_is_refused(tmp_path):

@@ -17,6 +17,7 @@ from triplepoint.errors import PlanError
 from triplepoint.report import write_report
 from triplepoint.runs import read_json
 from triplepoint.screening import ASSUMED_FACTOR, Plan
+from triplepoint.screening.looks import STEPS, Look, Looks
 from triplepoint.screening.words import ENDPOINTS
 
 COLOURS = {"keep": "blue", "replace": "green", "unsafe": "red", "undecided": "yellow"}
@@ -24,7 +25,7 @@ COLOURS = {"keep": "blue", "replace": "green", "unsafe": "red", "undecided": "ye
 
 def planned(
     *,
-    steps: int,
+    steps: int | None,
     planned_steps: int | None,
     planned_tokens: int | None,
     tokens_per_step: int,
@@ -49,15 +50,16 @@ def planned(
     if how["batch"] < 1:
         raise PlanError(f"--batch must be at least 1, got {how['batch']}.\nTry --batch 8.")
     length = planned_steps or (planned_tokens and math.ceil(planned_tokens / tokens_per_step))
-    return Plan(steps=length or ASSUMED_FACTOR * steps, assumed=length is None, **how)
+    return Plan(steps=length or ASSUMED_FACTOR * (steps or STEPS), assumed=length is None, **how)
 
 
 class Watcher(contextlib.AbstractContextManager):
     """Says what was assumed, then shows the calibrations' progress."""
 
-    def __init__(self, plan: Plan, *, steps: int, train_tokens: int | None, quiet: bool):
-        self._steps, self._bars, self._trials = steps, None, None
-        console(to_stderr=quiet).print(_first_line(plan, train_tokens), soft_wrap=True)
+    def __init__(self, plan: Plan, looks: Looks, *, train_tokens: int | None, quiet: bool):
+        self._looks, self._bars, self._trials = looks, None, None
+        self._console = console(to_stderr=quiet)
+        self._console.print(_first_line(plan, train_tokens), soft_wrap=True)
 
     def __call__(self, event: Any, trials: Sequence[Any]) -> None:
         """Show one event."""
@@ -69,11 +71,21 @@ class Watcher(contextlib.AbstractContextManager):
                 f"{t.arm} seed {t.recipe.seed}" + (f" lr {t.recipe.lr:.2g}" if several else "")
                 for t in trials
             ]
-            self._bars = Bars(names, self._steps).__enter__()
+            self._bars = Bars(names, trials[0].last).__enter__()
         if event.kind == "step":
             self._bars.step(event.index, event.step, event.loss)
         elif event.kind == "done":
             self._bars.done(event.index)
+
+    def looked(self, look: Look) -> None:
+        """Show what a screen that goes on until it is sure said at one step."""
+        if self._looks.confidence is None:
+            return
+        self.close()
+        each = ", ".join(f"{name} {word}" for name, word in look.candidates.items())
+        self._console.print(
+            f"Look at step {look.steps} of at most {self._looks.last}: {each}.", soft_wrap=True
+        )
 
     def close(self) -> None:
         """Take the bars down."""
@@ -97,8 +109,8 @@ def _first_line(plan: Plan, train_tokens: int | None) -> str:
     return f"Plan: {length} on {text}, peak rate {plan.lr:g}, {plan.schedule}."
 
 
-def show_screen(folder: Path, *, finished_before: bool, json: bool) -> None:
-    """Write the report, and print the verdict of a finished screen."""
+def show_screen(folder: Path, *, finished_before: bool, json: bool, explain: bool = False) -> None:
+    """Write the report, and print the verdict of a finished screen; with ``explain`` all that its forecasts are made of."""
     verdict = read_json(folder / "verdict.json")
     page = write_report(folder)
     if json:
@@ -106,14 +118,22 @@ def show_screen(folder: Path, *, finished_before: bool, json: bool) -> None:
         return
     out = console(to_stderr=False)
     if finished_before:
-        out.print(f"{folder} was finished before; nothing was trained.", soft_wrap=True)
+        at = verdict["plan"]["calibration_steps"]
+        out.print(
+            f"{folder} was finished before; nothing was trained. It is judged at step {at}.",
+            soft_wrap=True,
+        )
     colour = COLOURS[verdict["verdict"]]
     text = Text(verdict["headline"], style=f"bold {colour}")
     for sentence in verdict["summary"]:
         text.append(f"\n{sentence}", style="not bold default")
     out.print(Panel(text, title=verdict["verdict"].upper(), border_style=colour))
     out.print(_candidates(verdict))
+    if explain:
+        show_explanation(verdict)
     out.print(_rules(verdict))
+    if verdict["cost"].get("confidence") is not None:
+        out.print(_saved(verdict["cost"]), soft_wrap=True)
     out.print(f"Report: {page}", soft_wrap=True)
 
 
@@ -141,6 +161,33 @@ def _candidates(verdict: dict[str, Any]) -> Table:
             _number(c["saturation_2"], ".2f"), _number(c["step_time_ratio"], ".2f", " x"),
         )  # fmt: skip
     return table
+
+
+def _saved(cost: dict[str, Any]) -> str:
+    ended = "the last look" if cost["steps"] == cost["max_steps"] else "no candidate is undecided"
+    return (
+        f"Stopped at step {cost['steps']}, {ended}: {100 * cost['saved_share']:.1f} % of the steps of all arms "
+        "and seeds to the plan's end were not trained."
+    )
+
+
+def show_explanation(verdict: dict[str, Any]) -> None:
+    """Print every number that the forecasts of a verdict were made of, and what it means."""
+    out = console(to_stderr=False)
+    for candidate in verdict["candidates"]:
+        if not candidate.get("terms"):
+            out.print(f"{candidate['arm']}: nothing was forecast, so there is nothing to explain.")
+            continue
+        table = Table(title=f"What the forecast for {candidate['arm']} was made of")
+        for name, justify in (("term", "left"), ("value", "right"), ("meaning", "left")):
+            table.add_column(name, justify=justify, no_wrap=name != "meaning")
+        for term in candidate["terms"]:
+            spread = _number(term["spread"], ".3g") if term["spread"] is not None else None
+            value = _number(term["value"], ".4g")
+            table.add_row(
+                term["label"], f"{value} ± {spread}" if spread else value, term["meaning"]
+            )
+        out.print(table)
 
 
 def _delta(found: dict[str, Any] | None) -> str:

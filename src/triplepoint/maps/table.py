@@ -71,7 +71,7 @@ COLUMNS: dict[str, Column] = {
     "plateau_exit_step": Column(int, "first of three evaluations in a row below the plateau; empty: never left"),
     "phase": Column(str, "at the end; effect: the worst of the seeds"),
     "phase_reason": Column(str, "why"),
-    "stalled": Column(bool, "on the plateau with frozen alphas while the baseline has left it, collapsed or not"),
+    "stalled": Column(bool, "on the plateau with predictions that ignore the input while the baseline has left it, collapsed or not"),
     "collapsed": Column(bool, "stalled at the end of the plan"),
     "diverged": Column(bool, "the loss left its range"),
     "stalled_seeds": Column(int, "effect: seeds of the candidate that stalled"),

@@ -1,4 +1,4 @@
-"""Run the paired calibrations, choose each arm's rate, judge, and keep everything in a run folder.
+"""Train the paired calibrations, judge them, go on until it is sure, and keep everything in a run folder.
 
 The two forms of a screen, :mod:`named` sizes and any :mod:`module`, differ in how a trial is run only.
 """
@@ -6,10 +6,8 @@ The two forms of a screen, :mod:`named` sizes and any :mod:`module`, differ in h
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,199 +16,21 @@ import triplepoint
 from triplepoint.errors import PlanError
 from triplepoint.ops import parse_op_name
 from triplepoint.recipes import Recipe
-from triplepoint.runs import RunFolder, identity_of, write_arrays, write_json
+from triplepoint.runs import RunFolder, read_json, write_arrays, write_json
 from triplepoint.screening.arms import Arms
+from triplepoint.screening.candidates import Candidates
 from triplepoint.screening.judging import Judge
-from triplepoint.screening.plans import CRITERIA, Arm, Plan
+from triplepoint.screening.learning import finished_cells
+from triplepoint.screening.looks import Look, Looks, keep_looks, taken_in
+from triplepoint.screening.plans import CRITERIA, Plan
 from triplepoint.screening.recording import VERDICT_DEFINITIONS, verdict_records
+from triplepoint.screening.trials import Calibrated, Calibration, RunTrials, spent_seconds
 from triplepoint.screening.verdicts import Verdict
 from triplepoint.sweeps import (
     DEFINITIONS,
     ArmRun,
     versions,
 )
-
-NORMS = ("layernorm", "rmsnorm")
-"""Baselines that an op of the same name does not change."""
-RATE_GRID = (1 / 3, 1.0, 3.0)
-"""Factors of the planned rate that each arm tries with ``lr_grid``."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One calibration to run: an arm at a rate with a seed."""
-
-    arm: str
-    recipe: Recipe
-
-    def folder(self, root: Path) -> Path:
-        """Return where it runs under a screen's folder."""
-        return (
-            root
-            / "arms"
-            / _slug(self.arm)
-            / f"lr-{self.recipe.lr:.3g}"
-            / f"seed-{self.recipe.seed}"
-        )
-
-
-def _slug(arm: str) -> str:
-    """Return a folder name for an arm: its own, or what is left of it and a hash to tell it from its like."""
-    kept = re.sub(r"[^a-zA-Z0-9_-]+", "-", arm)
-    plain = re.fullmatch(r"[a-zA-Z0-9_]+(:[a-zA-Z0-9_]+)?", arm)
-    return kept if plain else f"{kept}-{identity_of({'arm': arm})[:6]}"
-
-
-RunTrials = Callable[[Sequence[Trial]], list[ArmRun]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidates:
-    """The arms of a screen by name, baseline first; checked."""
-
-    baseline: str
-    arms: Mapping[str, Arm]
-
-    def __post_init__(self):
-        if not self.arms:
-            raise PlanError(
-                "There is no candidate.\nName at least one op, e.g. --candidates dyt:paper."
-            )
-        named: dict[object, str] = {}
-        for name, arm in self.arms.items():
-            if not name.strip():
-                raise PlanError("A candidate has no name.\nName each one, e.g. dyt:paper.")
-            same = named.setdefault(self._told(arm), name)
-            if same != name:
-                raise PlanError(
-                    f"Named twice: {same} and {name} are the same candidate.\nName each candidate once."
-                )
-            if arm == Arm():
-                raise PlanError(
-                    f"The candidate '{name}' is the baseline itself: it changes nothing.\n"
-                    "Give it an op, a build or other training, e.g. Arm(weight_decay=1.0)."
-                )
-            if name == self.baseline:
-                raise PlanError(
-                    f"'{name}' is the baseline's name.\nGive the candidate another name, or another op."
-                )
-            if (
-                self.baseline in NORMS
-                and arm == Arm(op=arm.op)
-                and parse_op_name(arm.op)[0] == self.baseline
-            ):
-                raise PlanError(
-                    f"The candidate '{name}' is the baseline itself: the model's norms are {self.baseline} already.\n"
-                    "Name another op, e.g. dyt or rmsnorm, or change its training with Arm(weight_decay=...)."
-                )
-
-    @staticmethod
-    def _told(arm: Arm) -> Arm:
-        if arm.op is None:
-            return arm
-        op, preset = parse_op_name(arm.op)
-        return dataclasses.replace(arm, op=f"{op}:{preset.name}")
-
-    def op_of(self, name: str) -> tuple[str, str | None]:
-        """Return op and preset of an arm, for the verdict."""
-        arm = self.arms.get(name)
-        if arm is None or arm.op is None:
-            return self.baseline, None
-        op, preset = parse_op_name(arm.op)
-        return op, preset.name
-
-
-def as_arms(candidates: str | Sequence[str] | Mapping[str, str | Arm]) -> dict[str, Arm]:
-    """Turn op names (a list, or comma-separated), or a mapping name -> op name or arm, into arms.
-
-    Raises:
-        PlanError: If an op is named twice.
-    """
-    if isinstance(candidates, Mapping):
-        return {n: a if isinstance(a, Arm) else _known(a) for n, a in candidates.items()}
-    if isinstance(candidates, str):
-        candidates = candidates.split(",")
-    if not all(isinstance(c, str) for c in candidates):
-        raise PlanError(
-            f"Candidates are op names, or a mapping name -> op name or Arm, got {list(candidates)!r}.\n"
-            'Try candidates=["dyt:recommended"].'
-        )
-    names = [c.strip() for c in candidates if c.strip()]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise PlanError(f"Named twice: {', '.join(twice)}.\nName each candidate once.")
-    return {name: _known(name) for name in names}
-
-
-def _known(op: str) -> Arm:
-    parse_op_name(op)  # an unknown name ends here, before anything is trained
-    return Arm(op=op)
-
-
-def _recipe_of(arm: Arm, base: Recipe, *, seed: int, factor: float) -> Recipe:
-    return dataclasses.replace(
-        base,
-        seed=seed,
-        lr=(arm.lr or base.lr) * factor,
-        weight_decay=base.weight_decay if arm.weight_decay is None else arm.weight_decay,
-        warmup=base.warmup if arm.warmup is None else arm.warmup,
-    )
-
-
-def _calibrate(
-    candidates: Candidates, base: Recipe, *, seeds: int, lr_grid: bool, run_trials: RunTrials
-) -> tuple[dict[str, list[ArmRun]], dict[str, float], list[str]]:
-    """Run all arms; returns the runs and the rate of each, and what there is to say about the rates."""
-    arms = {candidates.baseline: Arm(), **candidates.arms}
-    factors = RATE_GRID if lr_grid else (1.0,)
-    first = [
-        Trial(arm=name, recipe=_recipe_of(arm, base, seed=0, factor=f))
-        for name, arm in arms.items()
-        for f in factors
-    ]
-    rest = range(1, seeds)
-    if not lr_grid:  # all at once, so that no worker waits
-        first += [
-            Trial(arm=n, recipe=_recipe_of(a, base, seed=s, factor=1.0))
-            for s in rest
-            for n, a in arms.items()
-        ]
-    done = run_trials(first)
-    chosen, notes = {}, []
-    for name in arms:
-        tried = [r for r in done if r.arm == name and r.seed == 0]
-        best = min(tried, key=_rate_score)
-        chosen[name] = float(best.facts["asked"]["recipe"]["lr"])
-        if lr_grid and best in (tried[0], tried[-1]):
-            notes.append(
-                f"{name}: its best rate {chosen[name]:.2g} is at the edge of the grid; a wider one may be better."
-            )
-    if lr_grid:
-        done += run_trials(
-            [
-                Trial(
-                    arm=n,
-                    recipe=dataclasses.replace(
-                        _recipe_of(a, base, seed=s, factor=1.0), lr=chosen[n]
-                    ),
-                )
-                for s in rest
-                for n, a in arms.items()
-            ]
-        )
-    kept = {
-        n: [r for r in done if r.arm == n and r.facts["asked"]["recipe"]["lr"] == chosen[n]]
-        for n in arms
-    }
-    return kept, chosen, notes
-
-
-def _rate_score(run: ArmRun) -> float:
-    """Return the averaged weights' last validation loss, by which an arm's rate is chosen; inf if it diverged."""
-    if run.outcome == "diverged":
-        return math.inf
-    score = run.last("val_loss_ema")
-    return run.last("val_loss") if score is None else score
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -221,26 +41,66 @@ class Screen:
     candidates: Candidates
     plan: Plan
     base: Recipe
+    looks: Looks
     seeds: int
     lr_grid: bool
     criterion: str
     tie_margin: float
     command: str
+    baseline_run: ArmRun | None = None
+    """A finished run of the baseline to the plan's end."""
+    learned: Path | None = None
+    """Folder of finished runs that the rule learns from as well."""
+    looked: Callable[[Look], None] = lambda look: None
+    """Called after every look."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the folder holds the answer: from as long a calibration, and from nothing but that."""
+        if self.folder.state != "finished" or not (self.folder.path / "verdict.json").exists():
+            return False
+        facts = read_json(self.folder.manifest_path)
+        if any([*facts.get("judged_with", {}).values(), *self._judged_with.values()]):
+            return False  # what else it is judged with may have changed
+        if self.looks.confidence is None:
+            return facts["plan"]["calibration_steps"] >= self.looks.last
+        taken = taken_in(self.folder.path)
+        return bool(taken) and self.looks.left(taken)[0] == taken[-1].steps
 
     def run(self, run_trials: RunTrials) -> Verdict:
-        """Train, judge and write everything."""
+        """Train and judge until it is sure, and write everything."""
         start = time.monotonic()
-        runs, rates, notes = _calibrate(
-            self.candidates,
-            self.base,
-            seeds=self.seeds,
-            lr_grid=self.lr_grid,
-            run_trials=run_trials,
+        if self.learned is not None:
+            finished_cells(
+                self.learned
+            )  # refused before anything is trained, where there is nothing to learn
+        calibration = Calibration(
+            candidates=self.candidates, base=self.base, seeds=self.seeds, lr_grid=self.lr_grid
         )
-        arms = {n: Arms(n, tuple(r), *self.candidates.op_of(n), rates[n]) for n, r in runs.items()}
+        taken = taken_in(self.folder.path) if self.looks.confidence is not None else []
+        for steps in self.looks.left(taken):
+            found = calibration.run(run_trials, until=steps)
+            spent = spent_seconds(found.arms.values(), time.monotonic() - start)
+            verdict = self._judge(found.arms).verdict(spent_s=spent, notes=found.notes)
+            look = Look(
+                steps=steps,
+                verdict=verdict.verdict,
+                candidates={c.arm: c.verdict for c in verdict.candidates},
+            )
+            taken = [*(t for t in taken if t.steps < steps), look]
+            if self.looks.confidence is not None:
+                keep_looks(self.folder.path, taken)
+            self.looked(look)
+            if look.sure:
+                break
+        verdict = dataclasses.replace(verdict, cost={**verdict.cost, **self._saved(taken, found)})
+        self._write(verdict, found.arms)
+        return verdict
+
+    def _judge(self, arms: Mapping[str, Arms]) -> Judge:
         baseline = arms[self.candidates.baseline]
         facts = baseline.runs[0].facts
-        judge = Judge(
+        return Judge(
             plan=self.plan,
             baseline=baseline,
             candidates=[arms[n] for n in self.candidates.arms],
@@ -248,15 +108,34 @@ class Screen:
             tie_margin=self.tie_margin,
             parameters={k: v for k, v in facts["model"].items() if k.startswith("params_")},
             tokens_per_step=facts["tokens_per_step"],
+            confidence=self.looks.confidence,
+            baseline_run=self.baseline_run,
+            learned=self.learned,
         )
-        verdict = judge.verdict(
-            spent_s=spent_seconds(arms.values(), time.monotonic() - start), notes=notes
-        )
-        self._write(verdict, arms)
-        return verdict
+
+    def _saved(self, taken: list[Look], found: Calibrated) -> dict[str, Any]:
+        """Say what was looked at, and how much less was trained than every arm and seed to the plan's end."""
+        whole = self.plan.steps * self.seeds * len(found.arms)
+        return {
+            "looks": [{"steps": look.steps, "verdict": look.verdict} for look in taken],
+            "steps": taken[-1].steps,
+            "max_steps": self.looks.last,
+            "confidence": self.looks.confidence,
+            "saved_share": 1 - found.trained_steps / whole,
+        }
+
+    @property
+    def _judged_with(self) -> dict[str, str | None]:
+        return {
+            "baseline_run": self.baseline_run and str(self.baseline_run.path),
+            "learned": self.learned and str(self.learned),
+        }
 
     def _write(self, verdict: Verdict, arms: Mapping[str, Arms]) -> None:
         folder, facts = self.folder, arms[self.candidates.baseline].runs[0].facts
+        folder.write_manifest(
+            {"status": "running"}
+        )  # what it held before is overwritten from here on
         folder.rewind(0)
         folder.append(r for arm in arms.values() for run in arm.runs for r in run.records)
         folder.append(
@@ -284,6 +163,7 @@ class Screen:
                 "seeds": [run.seed for run in arms[self.candidates.baseline].runs],
                 "recipe": dataclasses.asdict(self.base),
                 "plan": verdict.plan,
+                "judged_with": self._judged_with,
                 "metrics": {**DEFINITIONS, **VERDICT_DEFINITIONS},
             }
         )
@@ -299,14 +179,6 @@ class Screen:
             "preset_source": preset.source if preset else "the model as built",
             "folders": [str(run.path.relative_to(self.folder.path)) for run in arm.runs],
         }
-
-
-def spent_seconds(arms: Iterable[Arms], wall: float) -> float:
-    """Return the seconds of training that the answer cost: those of the arms where this call only read them."""
-    trained = sum(
-        (a.mean_of("step_wall_time") or 0.0) * sum(r.last_step for r in a.runs) for a in arms
-    )
-    return max(trained, wall)
 
 
 def checked_settings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,7 @@ class Judge:
         self.plan_facts = self._plan_facts()
         self.baseline_diverged = baseline.diverged_at()
         self.baseline_exit = self._exit(baseline)
-        self.book = (
-            shipped() if learned is None else RuleBook.fit([*benchmark(), *finished_cells(learned)])
-        )
+        self.book = shipped() if learned is None else _learned(learned)
         self.forecaster = self._forecaster()
 
     def verdict(self, *, spent_s: float, notes: Sequence[str] = ()) -> Verdict:
@@ -440,3 +439,9 @@ class Judge:
         return NextLook(
             steps=steps, cost_s=per_step * steps * seeds, what=f"both arms to step {steps}"
         )
+
+
+@cache
+def _learned(folder: Path) -> RuleBook:
+    """Fit the rule on a user's own runs as well; once, however many looks are judged."""
+    return RuleBook.fit([*benchmark(), *finished_cells(folder)])

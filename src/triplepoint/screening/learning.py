@@ -128,9 +128,11 @@ def finished_cells(folder: Path) -> list[BenchmarkCell]:
 def _finished(folder: Path) -> Iterator[ArmRun]:
     for manifest in sorted(folder.rglob("manifest.json")):
         try:
-            yield load_arm(manifest.parent)
+            run = load_arm(manifest.parent)
         except RunFolderError:  # a screen's or a map's own folder, or a run that has not finished
             continue
+        if run.until == run.facts["asked"]["recipe"]["steps"]:  # a calibration stops before its end
+            yield run
 
 
 def build(runs: Sequence[StoredRun], out: Path) -> int:

@@ -93,6 +93,11 @@ class Looks:
             )
         return cls(steps=look_steps(last), confidence=until_confident)
 
+    @property
+    def asked(self) -> dict[str, float]:
+        """What of it is part of a screen's identity: not its length, which may grow."""
+        return {} if self.confidence is None else {"until_confident": self.confidence}
+
     def left(self, taken: Sequence[Look]) -> tuple[int, ...]:
         """Return the steps that are still to be looked at; the last look again where it ended the screen.
 

@@ -13,10 +13,11 @@ from triplepoint.blueprints import Blueprint, Shrunk, blueprint_of, shrink
 from triplepoint.errors import PlanError
 from triplepoint.recipes import Recipe
 from triplepoint.screening.arms import Arms
-from triplepoint.screening.calibrating import Candidates, Trial, as_arms, spent_seconds
+from triplepoint.screening.candidates import Candidates, as_arms
 from triplepoint.screening.miniature_evidence import Miniature, MiniatureEvidence, miniature_of
 from triplepoint.screening.plans import Plan
 from triplepoint.screening.shrinking import ShrunkPlan, shrink_plan
+from triplepoint.screening.trials import Trial, spent_seconds
 from triplepoint.sweeps import ArmRun, Cell, DataSpec, Event, own_norm, run_cells
 from triplepoint.sweeps.cells import shape_of
 

@@ -17,8 +17,12 @@ from torch import Tensor, nn
 from triplepoint.errors import PlanError
 from triplepoint.objectives import Batch, LossFn, Objective, concatenate, length_of
 from triplepoint.runs import RunFolder
-from triplepoint.screening.calibrating import Candidates, Screen, Trial, as_arms, checked_settings
+from triplepoint.screening.baseline_run import load_baseline_run
+from triplepoint.screening.calibrating import Screen, checked_settings
+from triplepoint.screening.candidates import Candidates, as_arms
+from triplepoint.screening.looks import Looks
 from triplepoint.screening.plans import TIE_MARGIN, Arm, Plan, calibration_recipe
+from triplepoint.screening.trials import Trial
 from triplepoint.screening.verdicts import Verdict
 from triplepoint.surgery import swap_norms
 from triplepoint.sweeps import ArmRun, checked_model, fixed_windows, own_norm, run_arm
@@ -31,7 +35,9 @@ def screen(
     validation: Batch | list[Batch],
     candidates: Sequence[str] | Mapping[str, str | Arm],
     plan: Plan,
-    steps: int = 500,
+    steps: int | None = None,
+    until_confident: float | None = None,
+    max_steps: int | None = None,
     seeds: int = 2,
     criterion: str = "best_checkpoint",
     lr_grid: bool = False,
@@ -39,12 +45,14 @@ def screen(
     loss_fn: LossFn | None = None,
     train_windows: Batch | None = None,
     tie_margin: float = TIE_MARGIN,
+    baseline_run: str | Path | None = None,
+    learned: str | Path | None = None,
     out: str | Path | None = None,
 ) -> Verdict:
     """Should the norms of this model be replaced, for this training?
 
-    Trains the model as built and each candidate for ``steps`` steps from the same weights on the same
-    batches, and compares them.
+    Trains the model as built and each candidate for ``steps`` steps, or until it is confident, from the same weights
+    on the same batches, and compares them.
 
     Args:
         build: ``build(seed)`` returns the baseline: any module with LayerNorms or RMSNorms, whatever their class, see
@@ -54,7 +62,10 @@ def screen(
         validation: Fixed validation windows: one batch, or a list of batches of one shape.
         candidates: Op names, or a mapping name -> op name or :class:`Arm`.
         plan: What is about to be trained.
-        steps: Length of the calibration; where it is the plan's, the result is measured.
+        steps: Length of the calibration, by default 500; where it is the plan's, the result is measured.
+        until_confident: Look at 100, 250, 500, 1000 steps, then x 2, and stop as soon as every candidate is judged with
+            at least this probability; instead of ``steps``.
+        max_steps: The last of these looks; by default 2000, or the plan's end if that comes first.
         seeds: How many paired repetitions.
         criterion: The endpoint that counts, ``best_checkpoint`` or ``fixed_step``.
         lr_grid: Whether each arm runs at its own best of 1/3, 1 and 3 times the planned rate.
@@ -63,7 +74,9 @@ def screen(
         train_windows: Fixed train windows; by default the first batches of ``batches(0)``, as many windows as
             ``validation`` has.
         tie_margin: Fraction of the baseline's loss that counts as a tie.
-        out: Run folder, which the same call resumes; None for a temporary one.
+        baseline_run: Folder of an earlier run of the baseline to the plan's end: then only the candidates are forecast.
+        learned: Folder of finished runs that the rule learns from as well, as a map's.
+        out: Run folder, which the same call resumes and a longer calibration goes on from; None for a temporary one.
 
     Returns:
         The verdict.
@@ -72,12 +85,14 @@ def screen(
         PlanError: If plan, candidates or numbers contradict each other.
         ModelError: If the model has no norm to swap, or no loss that can be found.
         NonFiniteLossError: If the baseline's loss is not finite at the first step.
+        RunFolderError: If a folder is another run's, or ``baseline_run`` is not the baseline's.
     """
+    looks = Looks.of(plan.steps, steps=steps, until_confident=until_confident, max_steps=max_steps)
     model = _built(build)
     checked = checked_settings(
         Candidates(own_norm(model), as_arms(candidates)), seeds, criterion, tie_margin
     )
-    base = calibration_recipe(plan, steps, own_schedule=own_schedule)
+    base = calibration_recipe(plan, looks, own_schedule=own_schedule)
     first = _first_batch(batches)
     val = concatenate(validation) if isinstance(validation, list) and validation else validation
     length = length_of(val)
@@ -106,12 +121,16 @@ def screen(
         asked = {
             "candidates": {n: _told(a) for n, a in checked.arms.items()}, "plan": dataclasses.asdict(plan),
             "recipe": dataclasses.asdict(base), "seeds": seeds, "criterion": criterion, "lr_grid": lr_grid,
-            "tie_margin": tie_margin, "source": source,
+            "tie_margin": tie_margin, "source": source, **looks.asked,
         }  # fmt: skip
+        earlier = baseline_run and load_baseline_run(
+            Path(baseline_run), plan=plan, baseline={"source": source, "changes": _told(Arm())}
+        )
         with RunFolder(root, asked=asked, kind="screen") as folder:
             run = Screen(
-                folder=folder, candidates=checked, plan=plan, base=base, seeds=seeds, lr_grid=lr_grid,
-                criterion=criterion, tie_margin=tie_margin, command="triplepoint.screen(...)",
+                folder=folder, candidates=checked, plan=plan, base=base, looks=looks, seeds=seeds, lr_grid=lr_grid,
+                criterion=criterion, tie_margin=tie_margin, command="triplepoint.screen(...)", baseline_run=earlier,
+                learned=learned and Path(learned),
             )  # fmt: skip
             return run.run(run_trials)
 
@@ -209,12 +228,12 @@ def _run_module(
         return model
 
     def from_step(start: int) -> Iterator[Batch]:
-        return _skip(batches(trial.recipe.seed), start, trial.recipe.steps)
+        return _skip(batches(trial.recipe.seed), start, trial.last)
 
     return run_arm(
         trial.folder(Path(root)), asked={"changes": _told(arm), "source": source}, build=build_arm, batches=from_step,
         windows=windows, objective=objective, recipe=trial.recipe, arm=trial.arm, facts=facts,
-        must_start=trial.arm == candidates.baseline,
+        must_start=trial.arm == candidates.baseline, until=trial.until,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from triplepoint.errors import PlanError
 from triplepoint.recipes import Recipe, Schedule, screening_steps, whole_number
-from triplepoint.screening.looks import look_steps
+from triplepoint.screening.looks import Looks, look_steps
 
 Criterion = Literal["best_checkpoint", "fixed_step"]
 CRITERIA: tuple[Criterion, ...] = ("best_checkpoint", "fixed_step")
@@ -74,25 +74,23 @@ class Arm:
     warmup: int | None = None
 
 
-def calibration_recipe(
-    plan: Plan, steps: int, *, own_schedule: bool = False, early_looks: bool = False
-) -> Recipe:
-    """Return the recipe of a calibration of ``steps`` steps; its seed and rate are set per arm.
+def calibration_recipe(plan: Plan, looks: Looks, *, own_schedule: bool = False) -> Recipe:
+    """Return the recipe of a calibration that is looked at; its seed and rate are set per arm.
 
-    Warm-up of at most 100 steps, then the planned peak rate held. It goes on to the plan's end, and the calibration
-    stops at ``steps``: so it can be made longer later, and :data:`SHARED_FROM` steps on the recipe does not depend on
-    ``steps``. Where the plan ends with the calibration it is the plan, schedule and all: then the result is measured,
-    not forecast.
+    Warm-up of at most 100 steps, then the planned peak rate held, to the plan's end: the calibration is what is trained
+    of it until the last look. So it can be made longer later; of :data:`SHARED_FROM` steps and more, all calibrations
+    of a plan have one recipe. Where the plan ends with the calibration it is the plan, schedule and all: then the
+    result is measured, not forecast.
 
     Args:
         plan: What is about to be trained.
-        steps: Length of the calibration.
+        looks: When it is judged; the last is its length.
         own_schedule: Whether it has the plan's warm-up and schedule.
-        early_looks: Whether it is judged before ``steps`` as well.
 
     Raises:
         PlanError: If the plan is shorter than the calibration.
     """
+    steps = looks.last
     whole_number("steps", steps)
     whole_number("the plan's steps", plan.steps)
     if plan.steps < steps:
@@ -109,12 +107,12 @@ def calibration_recipe(
         horizon=plan.steps,
         eval_steps=(
             every_twentieth(steps)
-            if measured and not early_looks
+            if measured and looks.steps == (steps,)
             else evaluated_steps(plan.steps, dense=short)
         ),
-        average_steps=screening_steps(steps if measured else plan.steps if steps >= 25 else 0) or (steps,),
+        average_steps=(screening_steps(short) and screening_steps(plan.steps)) or (short,),
         checkpoint_every=max(1, min(100, short // 2)),
-    )  # fmt: skip
+    )
 
 
 def every_twentieth(steps: int) -> tuple[int, ...]:
@@ -134,8 +132,8 @@ def evaluated_steps(last: int, *, dense: int) -> tuple[int, ...]:
     Every twentieth of ``dense`` until there, then with a stride of about a tenth of the step, and at every look.
 
     Example:
-        >>> evaluated_steps(1000, dense=500)[-12:]
-        (450, 475, 500, 550, 600, 650, 700, 775, 850, 925, 1000)
+        >>> evaluated_steps(1000, dense=500)[-10:]
+        (475, 500, 550, 600, 650, 725, 800, 875, 975, 1000)
     """
     steps = list(every_twentieth(dense))
     stride = steps[0]

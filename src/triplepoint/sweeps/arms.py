@@ -83,9 +83,15 @@ def load_arm(path: Path) -> ArmRun:
     """Read a finished arm's folder.
 
     Raises:
-        RunFolderError: If the run has not finished.
+        RunFolderError: If the run has not finished, or the folder is no run of one arm.
     """
     facts = read_json(path / "manifest.json")
+    kind = facts.get("asked", {}).get("kind")
+    if kind != "train":
+        raise RunFolderError(
+            f"{path} is the folder of a {kind or 'damaged run'}, not of one run.\n"
+            "Give one that triplepoint train made, or a folder under arms/ in a screen's."
+        )
     if facts.get("status") != "finished":
         raise RunFolderError(f"{path} is not finished.\nRun its command again; it resumes.")
     return ArmRun(
