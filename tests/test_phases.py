@@ -168,15 +168,28 @@ def test_an_arm_whose_alphas_move_is_fitting_however_late_it_is():
     assert found.reason.endswith("alpha drift 0.0200: it is moving, so slow rather than stalled")
 
 
-def test_predictions_decide_for_an_op_without_alpha():
-    for kl, phase in [(0.0009, "stalled"), (0.001, "fitting")]:
+def test_predictions_that_ignore_the_input_decide():
+    for kl, phase in [(0.0199, "stalled"), (0.02, "fitting")]:
         assert judged(SLOW_STEPS, SLOW_LOSSES, prediction_kl=kl).phase == phase
     assert "prediction KL 0.0009 nats" in judged(SLOW_STEPS, SLOW_LOSSES, prediction_kl=9e-4).reason
 
 
-def test_alphas_outrank_predictions():
-    found = judged(SLOW_STEPS, SLOW_LOSSES, alpha_drift_std=0.3, prediction_kl=0.0)
-    assert found.phase == "fitting"
+@pytest.mark.parametrize(("drift", "kl", "phase"), [(0.3, 0.0, "stalled"), (0.001, 0.1, "fitting")])
+def test_predictions_outrank_alphas(drift, kl, phase):
+    found = judged(SLOW_STEPS, SLOW_LOSSES, alpha_drift_std=drift, prediction_kl=kl)
+    assert found.phase == phase
+    assert "alpha" not in found.reason
+
+
+@pytest.mark.parametrize("planned_steps", [500, 5000])
+def test_an_arm_below_the_plateau_is_not_on_it_though_its_exit_is_unconfirmed(planned_steps):
+    losses = [*SLOW_LOSSES[:-1], 2.9]
+    found = judged(SLOW_STEPS, losses, alpha_drift_std=0.0043, planned_steps=planned_steps)
+    assert found == (
+        "fitting",
+        "below the unigram plateau (3.060 nats) at step 500, validation loss 2.900; "
+        "not yet 3 evaluations in a row",
+    )
 
 
 def test_without_either_sign_an_arm_on_the_plateau_is_fitting():

@@ -16,14 +16,14 @@ import numpy as np
 from triplepoint.phases import MARGIN, Judgement, judge_arm, plateau_exit_step
 from triplepoint.screening.learning import StoredRun
 
-SIGNS = ("alpha_drift_std", "prediction_kl", "saturation@2")
-"""What a detector may read beside the loss; saturation as the mean over sites."""
+SIGNS = ("alpha_drift_std", "prediction_kl", "saturation@2", "s1")
+"""What a detector may read beside the loss, and the clock; saturation as the mean over sites."""
 SATURATED = 0.5
 """Share from which arXiv 2604.23434 calls a run collapsed."""
 SHARP_KL = 0.001
 """Nats below which :func:`earlier_form` called predictions equal."""
-PATIENCE = (1, 2, 3, 5, 10, 15, 20)
-"""Multiples of the baseline's exit step that the loss alone may wait for."""
+SHARP_DRIFT = 0.02
+"""Below which it called alphas frozen."""
 
 
 class Exit(NamedTuple):
@@ -82,6 +82,10 @@ class Watched:
         """Return a metric at the last evaluation up to a step; None where the op has no such number."""
         return self.signs[metric].get(self.steps[self.seen(step) - 1])
 
+    def clock_left(self, step: int) -> float:
+        """Return the share of the plan's cumulative learning rate that is still to come."""
+        return 1 - self.sign("s1", step) / self.signs["s1"][self.steps[-1]]
+
     def on_plateau(self, step: int) -> bool:
         """Whether it is on the plateau at a step and the baseline is known to have left: what the losses tell."""
         below = self.val[self.seen(step) - 1] < self.plateau - MARGIN
@@ -108,11 +112,26 @@ def library(run: Watched, step: int) -> bool:
     return run.judged(step).phase in ("stalled", "collapsed")
 
 
+def collapsed_alone(run: Watched, step: int) -> bool:
+    """Call it only where the library says collapsed: that there is no time left to expect an escape."""
+    return run.judged(step).phase == "collapsed"
+
+
 def earlier_form(run: Watched, step: int) -> bool:
     """Call it as the library did before: alphas alone where there are any, and an exit only once it is confirmed."""
     drift, kl = run.sign("alpha_drift_std", step), run.sign("prediction_kl", step)
-    frozen = kl is not None and kl < SHARP_KL if drift is None else drift < 0.02
+    frozen = kl is not None and kl < SHARP_KL if drift is None else drift < SHARP_DRIFT
     return run.baseline.known_at <= step < run.exit.known_at and frozen
+
+
+def blind(cut: float) -> Detector:
+    """Call it where it is on the plateau with a prediction KL below a cut: the library's form, its cut left free."""
+
+    def says(run: Watched, step: int) -> bool:
+        value = run.sign("prediction_kl", step)
+        return run.on_plateau(step) and value is not None and value < cut
+
+    return says
 
 
 def below(metric: str, cut: float) -> Detector:
