@@ -380,9 +380,8 @@ class Judge:
             )
         if self.measured:
             return self._measured_word(counted)
-        if phase.phase == "stalled":
-            return "undecided", f"{phase.phase}: {phase.reason}"
-        return self._forecast_word(forecast)
+        word, why = self._forecast_word(forecast)
+        return word, f"{why}; {phase.phase}: {phase.reason}" if self._exit(arm) is None else why
 
     def _measured_word(self, counted: Comparison) -> tuple[Word, str]:
         (low, high), margin, each = counted.interval, self.margin, counted.by_seed
