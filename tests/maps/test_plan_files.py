@@ -8,7 +8,7 @@ from triplepoint.maps import MapPlan
 from triplepoint.maps.planning import plan_cells
 
 ROOT = Path(__file__).parents[2]
-PLANS = [*ROOT.glob("examples/*.toml"), *ROOT.glob("studies/*/map.toml")]
+PLANS = [*ROOT.glob("examples/*.toml"), *ROOT.glob("studies/*/*.toml")]
 
 
 @pytest.mark.parametrize("file", PLANS, ids=lambda file: file.parent.name)
