@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from triplepoint.cli.main import run
-
 TEXT = "".join(
     f"line {i}: the quick brown fox jumps over the lazy dog {i * i}\n" for i in range(2000)
 )
@@ -19,21 +17,6 @@ def text(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(TEXT)
     return path
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command as typed; returns exit status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["triplepoint", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        out = capsys.readouterr()
-        return ended.value.code or 0, out.out, out.err
-
-    return call
 
 
 def refused(result, *parts):

@@ -18,7 +18,8 @@ def setting(unique=10_000, params=1000, steps=1000, architecture="gpt2"):
 
 
 GRID = [setting(unique=u, params=p) for u in (1000, 10_000, 100_000) for p in (1000, 4000)]
-NEAR = Neighbourhood(GRID, ["dyt:paper", "layernorm dropout=0.1"], 500)
+OPS = ["dyt:paper"] * 5 + ["layernorm"]
+NEAR = Neighbourhood(GRID, OPS, 500)
 
 
 def test_a_cell_is_inside_and_its_own_nearest():
@@ -64,3 +65,11 @@ def test_a_variant_of_an_architecture_is_its_family():
 
 def test_a_place_is_what_the_plan_is_in_logarithms():
     assert np.exp(place_of(setting(), 500)) == pytest.approx([1000, 10, 10, 2])
+
+
+def test_of_equally_near_cells_those_with_the_op_come_first_then_those_at_the_rate():
+    rates = [dataclasses.replace(GRID[0], candidate_lr=lr) for lr in (1e-3, 4e-3, 1e-3, 4e-3)]
+    ops = ["dyt:paper", "dyt:recommended", "dyt:recommended", "derf:recommended"]
+    near = Neighbourhood([*rates, GRID[5]], [*ops, "dyt:paper"], 500)
+    found = near.nearness(rates[0], "dyt:recommended", count=4)
+    assert [n.number for n in found.nearest] == [2, 1, 0, 3]

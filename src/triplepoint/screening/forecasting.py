@@ -145,7 +145,7 @@ class Forecaster:
         if self.baseline_run is not None:
             baselines = [trajectory_of(self.baseline_run)] * len(baselines)
         return BenchmarkCell(
-            name=arm.name, candidate=_told(arm, self.baseline), op=arm.op, setting=self._setting(arm),
+            name=arm.name, candidate=_told(arm, self.baseline), op=_op(arm), setting=self._setting(arm),
             baseline_runs=tuple(baselines), candidate_runs=tuple(trajectory_of(run) for run in arm.runs), truth=None,
         )  # fmt: skip
 
@@ -185,6 +185,10 @@ def widened(rule: FittedRule, factor: float) -> FittedRule:
     factor = min(max(factor, 1.0), FULL_SPREADS)
     laws = {name: dataclasses.replace(law, spread=law.spread * factor) for name, law in rule.laws.items()}  # fmt: skip
     return dataclasses.replace(rule, laws=laws)
+
+
+def _op(arm: Arms) -> str:
+    return f"{arm.op}:{arm.preset}" if arm.preset else arm.op
 
 
 def _told(arm: Arms, baseline: Arms) -> str:

@@ -67,13 +67,14 @@ class Neighbourhood:
 
     Args:
         settings: Of the cells.
-        ops: Base names of the candidates' ops.
+        ops: Of the candidates, with presets.
         look: Step of the screen.
     """
 
     def __init__(self, settings: Sequence[Setting], ops: Sequence[str], look: int):
         self.look = look
-        self.ops = {_base(op) for op in ops}
+        self.ops = list(ops)
+        self.rates = np.log([s.candidate_lr for s in settings])
         self.architectures = {s.architecture.partition(" ")[0] for s in settings}
         self.places = np.array([place_of(s, look) for s in settings])
         self.scale = np.maximum(self.places.std(axis=0), 0.1)
@@ -93,19 +94,21 @@ class Neighbourhood:
 
         Args:
             setting: The plan.
-            op: Base name of the candidate's op.
+            op: The candidate's; of cells that are equally near those with it are named first, then those at its rate.
             count: How many neighbours to name.
         """
         place = place_of(setting, self.look)
         distances = self._distances(place[None])[0]
-        order = np.argsort(distances, kind="stable")[:count]
+        other = np.array([(ours != op) + (_base(ours) != _base(op)) for ours in self.ops])
+        rate = np.abs(self.rates - math.log(setting.candidate_lr))
+        order = np.lexsort((rate, other, np.round(distances, 6)))[:count]
         ratio = float(distances[order[0]] / self.usual)
         family = setting.architecture.partition(" ")[0]
         steps = setting.steps / self.look
         why, where = None, "inside"
         if family not in self.architectures:
             where, why = "outside", f"no cell of the benchmark has the architecture {family}"
-        elif _base(op) not in self.ops:
+        elif _base(op) not in map(_base, self.ops):
             where, why = "outside", f"no cell of the benchmark has the op {_base(op)}"
         elif steps > FAR * self.most_steps:
             where = "outside"

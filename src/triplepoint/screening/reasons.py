@@ -129,7 +129,8 @@ def _alternatives(facts: Mapping[str, Any]) -> str:
     stop, *measured = facts["alternatives"]
     told = []
     if stop["fixed_step"] <= -0.005:
-        told.append(f"stopping the baseline at its best checkpoint, forecast {percent(stop['fixed_step'])} against its last step")  # fmt: skip
+        more = ", more than the candidate gains there" if stop["fixed_step"] < facts["endpoints"]["fixed_step"]["delta_rel"] < 0 else ""  # fmt: skip
+        told.append(f"stopping the baseline at its best checkpoint, forecast {percent(stop['fixed_step'])} against its last step{more}")  # fmt: skip
     told += [
         f"{a['what']}, measured in {a['size']} on {count(a['unique_tokens'])} tokens, {percent(a['fixed_step'])} at the last step and "
         f"{percent(a['best_checkpoint'])} at the best checkpoint"
