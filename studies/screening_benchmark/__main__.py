@@ -9,6 +9,7 @@ from studies._cells import finish
 from studies._maps import run_missing, shortened
 from studies.screening_benchmark.answer import answer
 from studies.screening_benchmark.building import stored_runs
+from studies.screening_benchmark.miniatures import compared, record
 from studies.screening_benchmark.second_corpus import plays
 from triplepoint.evidence import benchmark_from
 from triplepoint.evidence.loading import SHIPPED
@@ -35,8 +36,9 @@ def main() -> None:
         run_missing(plan_cells(plan, given.runs / "quick"), given.runs / "quick" / "stored")
     elif not given.from_records:
         train_missing(given.runs)
-        build(stored_runs(), SHIPPED)
-        RuleBook.fit(benchmark_from(SHIPPED)).write()
+        runs = stored_runs()
+        build(runs, SHIPPED)
+        RuleBook.fit(benchmark_from(SHIPPED), miniature=record(compared(runs))).write()
     finish("screening_benchmark", answer(benchmark_from(SHIPPED)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from studies.screening_benchmark.miniature_cells import KS, MiniatureSign
 from studies.screening_benchmark.rivals import RIVALS
 from triplepoint.evidence import (
     ENDPOINTS,
@@ -29,7 +30,8 @@ def answer(cells: Sequence[BenchmarkCell]) -> dict[str, object]:
     first = [cell for cell in known if cell.setting.corpus == FIRST]
     _contents(cells)
     scores = {by: _scores(LatenessRule(), first, look=LOOK, by=by) for by in ("group", "scale")}
-    rivals = {rule.name: _scores(rule, first, look=LOOK, by="scale") for rule in RIVALS}
+    rules = [*RIVALS, *(MiniatureSign(k=k) for k in sorted(KS))]
+    rivals = {rule: _scores(rule, first, look=LOOK, by="scale") for rule in rules}
     figures: dict[str, object] = {
         "clear_cells": sum(any(c.truth[e].clear for e in ENDPOINTS) for c in first),
         "groups": len({c.setting.group for c in first}),
@@ -39,11 +41,10 @@ def answer(cells: Sequence[BenchmarkCell]) -> dict[str, object]:
         print(HEAD)
         for by in ("group", "scale"):
             print(_row(f"**lateness**, {by} held out", scores[by][endpoint]))
-        for name, found in rivals.items():
-            print(_row(f"{name}, scale held out", found[endpoint]))
-        figures[endpoint] = _figures(
-            scores["group"][endpoint], scores["scale"][endpoint], [found[endpoint] for found in rivals.values()]
-        )  # fmt: skip
+        for rule, found in rivals.items():
+            print(_row(f"{rule.name}, scale held out", found[endpoint]))
+        free = [found[endpoint] for rule, found in rivals.items() if not rule.trains]
+        figures[endpoint] = _figures(scores["group"][endpoint], scores["scale"][endpoint], free)
     _by_look(first)
     _second(first, [cell for cell in known if cell.setting.corpus != FIRST])
     return figures
@@ -57,6 +58,7 @@ def _scores(
 
 
 def _figures(group: Score, scale: Score, rivals: Sequence[Score]) -> dict[str, object]:
+    """Return the figures; ``rivals`` are those that train nothing."""
     known = [r.balanced_accuracy for r in rivals if r.balanced_accuracy is not None]
     both = scale.balanced_accuracy is not None
     return {

@@ -21,6 +21,7 @@ from studies.screening_benchmark.building import stored_runs
 from studies.screening_benchmark.miniature_cells import (
     BYTES,
     CANDIDATES,
+    CONTEXT,
     KS,
     LR,
     ORIGINALS,
@@ -33,8 +34,10 @@ from studies.screening_benchmark.miniature_cells import (
 )
 from triplepoint.evidence import ENDPOINTS, Endpoint, Truth, truth_from
 from triplepoint.records import Record, read_parquet
+from triplepoint.runs import read_arrays, read_json
 from triplepoint.screening.learning import StoredRun, cells_of
-from triplepoint.screening.miniature_evidence import extrapolate
+from triplepoint.screening.miniature_evidence import extrapolate, onset_epoch
+from triplepoint.screening.rulebook import Track
 from triplepoint.statistics import wilson
 
 
@@ -96,6 +99,37 @@ def _step_time(records: Sequence[Record]) -> float:
     return statistics.median(r.value for r in records if r.metric == "step_wall_time")
 
 
+def onsets(runs: Sequence[StoredRun], stored: Path = STORED) -> dict[str, dict[str, float | None]]:
+    """Return original -> the epoch from which the baseline over-fits: the real one's, and each miniature's."""
+    found = {}
+    for run in runs:
+        original = run.is_baseline and run.seed == 0 and original_of(_setting(run))
+        if original:
+            each: dict[str, float | None] = {"1": _onset(run.arrays, original, 8 * CONTEXT)}
+            for k in KS:
+                file = kept_as(planned(original, k, Path("runs"))[1][0], stored)
+                if file.exists():
+                    facts = read_json(file)
+                    small = dataclasses.replace(original, unique_tokens=facts["data"]["train_tokens"])  # fmt: skip
+                    each[f"1/{k}"] = _onset(read_arrays(file.with_suffix(".npz")), small, facts["tokens_per_step"])  # fmt: skip
+            found[f"{original.size}, {original.unique_tokens} bytes"] = each
+    return found
+
+
+def _setting(run: StoredRun) -> dict[str, object]:
+    """Return what :func:`original_of` asks."""
+    return {
+        "size": run.asked["size"], "unique_tokens": run.facts["data"]["train_tokens"], "steps": run.recipe["steps"],
+        "architecture": "gpt2" if not run.asked.get("changes") else "other", "lr": run.lr, "candidate_lr": run.lr,
+        "corpus": "stdlib" if "standard library" in run.facts["data"]["source"] else "other",
+    }  # fmt: skip
+
+
+def _onset(arrays: Mapping[str, np.ndarray], trained: Original, tokens_per_step: int) -> float | None:  # fmt: skip
+    epochs = arrays["eval_steps"] * tokens_per_step / trained.unique_tokens
+    return onset_epoch(arrays["val_loss"].astype(float).mean(axis=1), epochs)
+
+
 def compared(runs: Sequence[StoredRun], stored: Path = STORED) -> list[Compared]:
     """Return the clear cells whose miniatures are there at every size."""
     found = []
@@ -130,6 +164,17 @@ def answer(cells: Sequence[Compared]) -> dict[str, object]:
     return {"clear": len(cells), **figures}
 
 
+def record(cells: Sequence[Compared]) -> dict[Endpoint, Track]:
+    """Return how often a sign that was trusted was the real one: what ships with the rule."""
+    found = {}
+    for endpoint in ENDPOINTS:
+        clear = [c for c in cells if c.endpoint == endpoint]
+        lines = [(extrapolate(c.reached), c.real.winner) for c in clear]
+        right = [line.winner == real for line, real in lines if line.trusted]
+        found[endpoint] = Track(right=sum(right), answered=len(right), cells=len(clear))
+    return found
+
+
 def _at(cells: Sequence[Compared]) -> dict[str, list[float]]:
     """Return what -> [right, of, low, high] at one endpoint."""
     found = {f"1/{k}": _share(c.agrees(k) for c in cells) for k in KS}
@@ -148,6 +193,10 @@ def _at(cells: Sequence[Compared]) -> dict[str, list[float]]:
 def _share(right: Iterable[bool]) -> list[float]:
     right = [bool(r) for r in right]
     return [sum(right), len(right), *(wilson(sum(right), len(right)) if right else ())]
+
+
+def _epoch(value: float | None) -> str:
+    return "does not" if value is None else f"{value:.3g}"
 
 
 def _told(truth: Truth) -> str:
@@ -176,7 +225,15 @@ def main() -> None:
     times = step_times(runs)
     told = ", ".join(f"{k} in {1 / ratio:.2f} of the time" for k, ratio in times.items())
     print(f"A step of the baseline, evaluations aside: {told or 'not measured'}.\n")
-    finish("screening_benchmark.miniatures", {"step_time_ratio": times, **answer(compared(runs))})
+    over = onsets(runs)
+    print("| baseline | over-fits from epoch: real | 1/4 | 1/16 |\n|---|---|---|---|")
+    for name, each in over.items():
+        print(f"| {name} | {' | '.join(_epoch(each.get(k)) for k in ('1', '1/4', '1/16'))} |")
+    print()
+    finish(
+        "screening_benchmark.miniatures",
+        {"onset_epoch": over, "step_time_ratio": times, **answer(compared(runs))},
+    )
 
 
 if __name__ == "__main__":

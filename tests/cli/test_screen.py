@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,23 @@ def test_with_json_the_looks_are_told_on_stderr(command, text, sure_at_8):
     assert "Look at step 4 of at most 4: dyt undecided." in err
 
 
+def test_the_plan_in_miniature_is_trained_beside_and_told(command, text):
+    given = [*SCREEN, "--steps", "4", "--planned-steps", "6", "--out", "run", "--miniature"]
+    code, out, err = command(*given)
+    assert code == 0, err
+    assert "The whole plan in miniature: 6 steps of 1 x 8 tokens, 316 of them different. Width 16" in " ".join(out.split())  # fmt: skip
+    code, out, _ = command(*given, "--json")  # read, not trained again
+    found = json.loads(out)["candidates"][0]["miniature"]
+    kept = json.loads(Path("run/miniatures.json").read_text())
+    assert [round(size["k"]) for size in found["sizes"]] == [16, 4]
+    for size, miniature in zip(found["sizes"], kept["miniatures"], strict=True):
+        assert size["delta_rel"] == miniature["candidates"]["dyt"]["best_checkpoint"]["delta_rel"]
+    assert found["delta_rel"] == kept["extrapolated"]["dyt"]["best_checkpoint"]["delta_rel"]
+    page = Path("run/report.html").read_text()
+    assert "The plan in miniature" in page
+    assert "at 1/15.8" in page
+
+
 def test_a_shorter_screen_in_a_longer_ones_folder_shows_the_longer_one(command, text, monkeypatch):
     monkeypatch.setattr("triplepoint.screening.plans.SHARED_FROM", 4)
     given = [*SCREEN, "--planned-steps", 100]
@@ -73,6 +91,8 @@ def test_a_shorter_screen_in_a_longer_ones_folder_shows_the_longer_one(command, 
         (["--until-confident", "1.5"], ["above 0.5 and below 1, got 1.5"]),
         (["--until-confident", "0.9", "--max-steps", "-3"], ["--max-steps must lie in the plan", "got -3"]),
         (["--until-confident", "0.9", "--planned-steps", "50", "--max-steps", "60"], ["plan of 50 steps, got 60"]),
+        (["--steps", "6", "--planned-steps", "6", "--miniature"], ["the whole plan of 6 steps", "Leave --miniature out"]),
+        (["--steps", "5", "--batch", "8", "--miniature"], ["too few to train on", "a plan this small is trained in full as cheaply"]),
         (["--steps", "5", "--learn", "nowhere"], ["nowhere has 0 finished runs"]),
         (["--steps", "5", "--baseline-run", "nowhere"], ["nowhere is not a run folder"]),
     ],

@@ -1,14 +1,19 @@
 """Tests of triplepoint.screening.judging on runs whose numbers are made up, so that the answer is known."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from triplepoint.evidence import ENDPOINTS, Truth
 from triplepoint.phases import diverged_step
 from triplepoint.records import Record
+from triplepoint.screening import Miniature, MiniatureEvidence, reasons
 from triplepoint.screening.arms import Arms
+from triplepoint.screening.forecasting import EndpointForecast
 from triplepoint.screening.judging import Judge
+from triplepoint.screening.miniature_evidence import MiniaturePair
 from triplepoint.screening.plans import Plan
 from triplepoint.screening.rulebook import shipped
 from triplepoint.sweeps import ArmRun
@@ -213,6 +218,77 @@ def test_a_confidence_is_asked_of_every_answer():
     plan = {"planned": 3000, "baseline": arm("layernorm", FALLING)}
     assert judge(candidate, **plan).verdict == "keep"
     assert judge(candidate, **plan, confidence=0.9999).verdict == "undecided"
+
+
+def in_miniature(small, tiny):
+    """The plan in miniature: the candidate's difference at 1/4 and at 1/16, as a line to full size carries it on."""
+    val = np.array([3.0, 2.0, 2.5])
+    return MiniatureEvidence(tuple(
+        Miniature(
+            k=k, width=8, shrunk=None, clock=np.array([0.2, 0.6, 1.0]), train=val, val=val, onset_epoch=7.0, seconds=5.0, share=0.1,
+            candidates={"dyt": MiniaturePair(truth=delta if delta is None else dict.fromkeys(ENDPOINTS, truth(delta)), speed_ratio=None, offset=None)},
+        )
+        for k, delta in ((16.0, tiny), (4.0, small))
+    ))  # fmt: skip
+
+
+def truth(delta):
+    return Truth(delta_rel=delta, interval=(delta - 1e-3, delta + 1e-3), by_seed=(delta,), intervals=((delta, delta),), margin=0.005)  # fmt: skip
+
+
+# far from the benchmark, where the rule says nothing of arms that are this near
+UNLIKE = {"planned": 50_000, "unique": 10**9, "baseline": arm("layernorm", FALLING)}
+
+
+@pytest.mark.parametrize(
+    ("small", "tiny", "word", "said"),
+    [
+        (-0.2, -0.15, "replace", "-15.0 % at 1/16, -20.0 % at 1/4, so -25.0 % at full size"),
+        (0.2, 0.15, "keep", "so +25.0 % at full size; such a sign was right in"),
+        (-0.2, 0.15, "undecided", "do not tell the sign at full size"),
+        (0.01, 0.01, "undecided", "do not tell the sign at full size"),  # within the slack of 2 %
+        (None, 0.15, "undecided", "in miniature an arm diverged"),
+    ],
+)
+def test_a_plan_in_miniature_decides_where_the_rule_does_not(small, tiny, word, said):
+    candidate = arm("dyt", FALLING + 0.02)
+    found = judge(candidate, miniatures=in_miniature(small, tiny), **UNLIKE).candidates[0]
+    assert judge(candidate, **UNLIKE).candidates[0].verdict == "undecided"
+    assert found.verdict == word
+    assert said in found.why
+    assert [s["delta_rel"] for s in found.miniature["sizes"]] == [tiny, small]
+    assert found.miniature["record"]["answered"] == shipped().miniature["best_checkpoint"].answered
+
+
+def test_a_plan_in_miniature_that_contradicts_the_rule_takes_its_answer_back():
+    candidate, plan = arm("dyt", FALLING + 0.8), {"planned": 3000, "baseline": arm("layernorm", FALLING)}  # fmt: skip
+    agrees = judge(candidate, miniatures=in_miniature(0.2, 0.2), **plan).candidates[0]
+    against = judge(candidate, miniatures=in_miniature(-0.2, -0.2), **plan).candidates[0]
+    assert (agrees.verdict, against.verdict) == ("keep", "undecided")
+    assert "contradict each other" in against.why
+    assert against.next is not None
+
+
+@pytest.mark.parametrize(
+    ("curve", "word"), [(np.full(20, 3.01), "undecided"), (np.where(STEPS < 300, FALLING, 9.0), "unsafe")]
+)  # fmt: skip
+def test_how_an_arm_starts_is_not_for_a_miniature_to_tell(curve, word):
+    found = judge(arm("dyt", curve, kl=0.0), miniatures=in_miniature(-0.2, -0.2), **UNLIKE)
+    assert found.candidates[0].verdict == word
+    assert "miniature" not in found.candidates[0].why
+
+
+def test_a_forecast_that_is_too_wide_is_said_to_say_nothing():
+    end = EndpointForecast(
+        delta_rel=0.08, interval=(-0.078, 4.439), probability=0.6, answered=False, loss=2.0, loss_interval=(1.8, 9.0),
+        baseline_loss=1.9, baseline_interval=(1.8, 2.0),
+    )  # fmt: skip
+    found = SimpleNamespace(nearness=SimpleNamespace(where="outside"))
+    assert reasons.forecast(end, found) == (
+        "forecast too wide to be of use (95 %: -7.8 to +443.9 % at the planned end)"
+    )
+    narrow = dataclasses.replace(end, interval=(-0.078, 0.4))
+    assert reasons.forecast(narrow, found).startswith("forecast +8.0 % at the planned end")
 
 
 def test_a_finished_baseline_is_read_instead_of_forecast():

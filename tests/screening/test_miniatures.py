@@ -10,7 +10,7 @@ from triplepoint.errors import PlanError
 from triplepoint.recipes import Recipe
 from triplepoint.runs import read_arrays, read_json
 from triplepoint.screening import Plan
-from triplepoint.screening.miniatures import run_miniatures, whole_recipe
+from triplepoint.screening.miniatures import miniatures_of, whole_recipe
 from triplepoint.sweeps import DataSpec
 
 PLAN = Plan(steps=8, unique_tokens=4000, lr=3e-3, warmup=2, batch=8)
@@ -27,7 +27,7 @@ def text(tmp_path):
 def run(text, out, *, steps=None, **changes):
     watch = (lambda event, trials: steps.append(event.kind)) if steps is not None else (lambda e, t: None)  # fmt: skip
     settings = {"data": text, "candidates": ["dyt:paper"], "plan": PLAN, "watch": watch, **changes}
-    return run_miniatures("gpt2-0.1m", out=out, **settings)
+    return miniatures_of("gpt2-0.1m", out=out, **settings).train()
 
 
 def test_the_whole_plan_is_trained_at_each_size_smallest_first(text, tmp_path):
@@ -81,9 +81,9 @@ def test_a_configuration_of_transformers_is_shrunk_and_trained(text, tmp_path):
         max_position_embeddings=32, tie_word_embeddings=True,
     ).save_pretrained(tmp_path / "llama")  # fmt: skip
     few = dataclasses.replace(PLAN, steps=2)
-    evidence = run_miniatures(
+    evidence = miniatures_of(
         str(tmp_path / "llama"), data=text, candidates=["dyt"], plan=few, out=tmp_path / "out", ks=(4,)
-    )  # fmt: skip
+    ).train()  # fmt: skip
     facts = read_json(next((tmp_path / "out").glob("miniatures/*/arms/rmsnorm/*/*/manifest.json")))
     assert facts["asked"]["changes"]["hidden_size"] == evidence.miniatures[0].width == 32
     # two blocks of four 32 x 32 and three 32 x 88 matrices, and five gains

@@ -54,7 +54,7 @@ def test_too_little_text_is_said():
 
 def test_a_plan_that_leaves_nothing_is_refused():
     with pytest.raises(
-        PlanError, match="has 1000 unique tokens, in windows of 1: too few.*\nTry a smaller k"
+        PlanError, match="has 1000 unique tokens, in windows of 1: too few.*\nLeave miniatures out"
     ):
         shrink_plan(PLAN, smaller(2000), context=128)
     short = Plan(steps=10, unique_tokens=400)

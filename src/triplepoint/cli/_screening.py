@@ -12,12 +12,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from triplepoint.blueprints import Shrunk
 from triplepoint.cli._output import Bars, console, print_json
 from triplepoint.errors import PlanError
 from triplepoint.report import write_report
 from triplepoint.runs import read_json
 from triplepoint.screening import ASSUMED_FACTOR, Plan
 from triplepoint.screening.looks import STEPS, Look, Looks
+from triplepoint.screening.shrinking import ShrunkPlan
 from triplepoint.screening.words import ENDPOINTS
 
 COLOURS = {"keep": "blue", "replace": "green", "unsafe": "red", "undecided": "yellow"}
@@ -85,6 +87,16 @@ class Watcher(contextlib.AbstractContextManager):
         each = ", ".join(f"{name} {word}" for name, word in look.candidates.items())
         self._console.print(
             f"Look at step {look.steps} of at most {self._looks.last}: {each}.", soft_wrap=True
+        )
+
+    def shrunk(self, model: Shrunk, planned: ShrunkPlan) -> None:
+        """Say what is trained in miniature next."""
+        self.close()
+        plan = planned.plan
+        self._console.print(
+            f"The whole plan in miniature: {plan.steps} steps of {plan.batch} x {planned.context} tokens, "
+            f"{plan.unique_tokens} of them different. {' '.join(planned.notes)}",
+            soft_wrap=True,
         )
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ def screen(
     seeds: Annotated[int, _looks(help="Paired repetitions.")] = 2,
     lr_grid: Annotated[bool, _looks("--lr-grid", help="Each arm at its own best of 1/3, 1 and 3 times --lr.")] = False,
     own_schedule: Annotated[bool, _looks("--own-schedule", help="Calibrate with the plan's warm-up and schedule.")] = False,
+    miniature: Annotated[bool, _looks("--miniature", help="Also train the whole plan with every arm at about 1/16 and 1/4 of its parameters and tokens, which decides where the calibration does not.")] = False,
     criterion: Annotated[str, _judging(help="Endpoint that counts: best_checkpoint or fixed_step.")] = "best_checkpoint",
     tie_margin: Annotated[float, _judging(help="Fraction of the baseline's loss that counts as a tie.")] = 0.005,
     baseline_run: Annotated[Path | None, _judging(help="Folder of an earlier run of the baseline to the plan's end, as train makes it: only the candidates are forecast then.")] = None,
@@ -80,8 +81,8 @@ def screen(
         verdict, folder = screen_model(
             model, data=spec, candidates=names, plan=plan, steps=steps, until_confident=until_confident,
             max_steps=max_steps, seeds=seeds, criterion=criterion, lr_grid=lr_grid, own_schedule=own_schedule,
-            dropout=dropout, tie_margin=tie_margin, baseline_run=baseline_run, learned=learn, out=out,
+            dropout=dropout, tie_margin=tie_margin, baseline_run=baseline_run, learned=learn, miniature=miniature, out=out,
             workers=default_workers() if workers is None else workers, command=command_line(out), watch=watch,
-            looked=watch.looked,
+            looked=watch.looked, shrunk=watch.shrunk,
         )  # fmt: skip
     show_screen(folder, finished_before=verdict is None, json=json, explain=explain)

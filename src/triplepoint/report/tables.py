@@ -50,6 +50,7 @@ def candidate_rows(verdict: Mapping, criterion: str | None) -> list[Row]:
         Row("Verdict", "", [Cell("reference"), *(_verdict_cell(c) for c in candidates)]),
         *(_endpoint_row(name, baseline, candidates, scale, criterion) for name in ENDPOINTS),
         Row("Forecast at the planned end", "", [SILENT, *(_forecast_cell(c, scale) for c in candidates)]),
+        Row("The plan in miniature", "carried on to full size", [SILENT, *(_miniature_cell(c, scale) for c in candidates)]),
         _pair_row("Speed ratio r", "S1 the baseline needs for the candidate's training loss / S1 the "
                   "candidate needed; below 1: behind",
                   candidates, "speed_ratio", "break_even_speed_ratio", as_.ratio),
@@ -123,6 +124,15 @@ def _forecast_cell(candidate: Mapping, scale: float) -> Cell:
             f"lower than the baseline with probability {as_.share(forecast['probability'])}"
         )
     return Cell(as_.change(value), "\n".join(parts), _forest(value, interval, scale))
+
+
+def _miniature_cell(candidate: Mapping, scale: float) -> Cell:
+    small = candidate.get("miniature")
+    if not small:
+        return Cell()
+    sizes = [f"{as_.change(s.get('delta_rel'))} at 1/{s['k']:.3g}" for s in small.get("sizes") or []]  # fmt: skip
+    trusted = "sign trusted" if small.get("trusted") else "sign not trusted"
+    return Cell(as_.change(small.get("delta_rel")), "\n".join([*sizes, trusted]), _forest(small.get("delta_rel"), None, scale))  # fmt: skip
 
 
 def forest_scale(candidates: Sequence[Mapping]) -> float:

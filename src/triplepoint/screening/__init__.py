@@ -2,7 +2,7 @@
 
 from triplepoint.screening.miniature_evidence import Miniature as Miniature
 from triplepoint.screening.miniature_evidence import MiniatureEvidence as MiniatureEvidence
-from triplepoint.screening.miniatures import run_miniatures as run_miniatures
+from triplepoint.screening.miniatures import miniatures_of as miniatures_of
 from triplepoint.screening.modules import screen as screen
 from triplepoint.screening.named import screen_model as screen_model
 from triplepoint.screening.plans import ASSUMED_FACTOR as ASSUMED_FACTOR

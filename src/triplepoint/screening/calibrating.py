@@ -22,6 +22,7 @@ from triplepoint.screening.candidates import Candidates
 from triplepoint.screening.judging import Judge
 from triplepoint.screening.learning import finished_cells
 from triplepoint.screening.looks import Look, Looks, keep_looks, taken_in
+from triplepoint.screening.miniature_evidence import MiniatureEvidence
 from triplepoint.screening.plans import CRITERIA, Plan
 from triplepoint.screening.recording import VERDICT_DEFINITIONS, verdict_records
 from triplepoint.screening.trials import Calibrated, Calibration, RunTrials, spent_seconds
@@ -51,6 +52,8 @@ class Screen:
     """A finished run of the baseline to the plan's end."""
     learned: Path | None = None
     """Folder of finished runs that the rule learns from as well."""
+    miniatures: Callable[[], MiniatureEvidence] | None = None
+    """Trains the whole plan at small sizes."""
     looked: Callable[[Look], None] = lambda look: None
     """Called after every look."""
 
@@ -93,11 +96,16 @@ class Screen:
             self.looked(look)
             if look.sure:
                 break
+        if self.miniatures is not None:
+            small = self.miniatures()
+            write_json(self.folder.path / "miniatures.json", small.to_dict())
+            judge = self._judge(found.arms, small)
+            verdict = judge.verdict(spent_s=spent + small.seconds, notes=found.notes)
         verdict = dataclasses.replace(verdict, cost={**verdict.cost, **self._saved(taken, found)})
         self._write(verdict, found.arms)
         return verdict
 
-    def _judge(self, arms: Mapping[str, Arms]) -> Judge:
+    def _judge(self, arms: Mapping[str, Arms], small: MiniatureEvidence | None = None) -> Judge:
         baseline = arms[self.candidates.baseline]
         facts = baseline.runs[0].facts
         return Judge(
@@ -111,6 +119,7 @@ class Screen:
             confidence=self.looks.confidence,
             baseline_run=self.baseline_run,
             learned=self.learned,
+            miniatures=small,
         )
 
     def _saved(self, taken: list[Look], found: Calibrated) -> dict[str, Any]:
@@ -129,6 +138,7 @@ class Screen:
         return {
             "baseline_run": self.baseline_run and str(self.baseline_run.path),
             "learned": self.learned and str(self.learned),
+            "miniatures": self.miniatures and "miniatures.json",
         }
 
     def _write(self, verdict: Verdict, arms: Mapping[str, Arms]) -> None:

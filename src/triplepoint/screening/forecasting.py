@@ -264,10 +264,7 @@ def facts_of(
         "where_why": forecast.nearness.why,
         "distance_ratio": forecast.nearness.ratio,
         "nearest": near,
-        "record": {
-            "right": track.right, "answered": track.answered, "clear_cells": track.cells,
-            "interval": track.interval if track.answered else None, "held_out": "scale",
-        },
+        "record": {**track.facts, "held_out": "scale"},
         "onset_epoch": forecast.onset_epoch,
         "from_baseline_run": forecast.from_baseline_run,
         "alternatives": [stopping, *alternatives(forecast, cells)],

@@ -17,6 +17,7 @@ from triplepoint.screening import clocks, reasons, words
 from triplepoint.screening.arms import Arms
 from triplepoint.screening.forecasting import Forecaster, PlanForecast, facts_of
 from triplepoint.screening.learning import finished_cells
+from triplepoint.screening.miniature_evidence import MiniatureEvidence
 from triplepoint.screening.plans import TIE_MARGIN, Plan
 from triplepoint.screening.rulebook import RuleBook, shipped
 from triplepoint.screening.verdicts import (
@@ -45,6 +46,7 @@ class Judge:
         confidence: Least probability of an answer; None for the rule's own threshold.
         baseline_run: A finished run of the baseline to the plan's end, where there is one.
         learned: Folder of finished runs that the rule is fitted on as well.
+        miniatures: The whole plan at small sizes, where it was trained.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Judge:
         confidence: float | None = None,
         baseline_run: ArmRun | None = None,
         learned: Path | None = None,
+        miniatures: MiniatureEvidence | None = None,
     ):
+        self.miniatures = miniatures
         self.confidence, self.baseline_run, self.learned = confidence, baseline_run, learned
         self.plan, self.baseline, self.candidates = plan, baseline, candidates
         self.criterion, self.margin = criterion, tie_margin
@@ -257,7 +261,8 @@ class Judge:
         )
         forecast = self._forecast(arm) if comparable else None
         counted = endpoints[self.criterion]
-        word, why = self._word(arm, phase, counted, forecast)
+        shrunk = self._in_miniature(arm)
+        word, why = self._word(arm, phase, counted, forecast, shrunk)
         return CandidateVerdict(
             arm=arm.name,
             op=arm.op,
@@ -286,6 +291,7 @@ class Judge:
             peak_memory_ratio=self._ratio(arm, "peak_memory"),
             forecast=forecast and facts_of(forecast, self.book.cells, self.criterion),
             terms=[dataclasses.asdict(term) for term in forecast.terms] if forecast else [],
+            miniature=shrunk,
             next=self._next(arm) if word == "undecided" else None,
             would_change=words.would_change(word, phase.phase, found, even, self.plan_facts),
         )
@@ -352,6 +358,13 @@ class Judge:
             return None
         return self.forecaster.forecast(arm)
 
+    def _in_miniature(self, arm: Arms) -> dict[str, Any] | None:
+        """Return what the plan in miniature says of a candidate, with how often such a sign was right."""
+        if self.miniatures is None:
+            return None
+        record = self.book.miniature[self.criterion].facts
+        return {**self.miniatures.facts(arm.name, self.criterion), "record": record}
+
     # -- the word --------------------------------------------------------------------------------------
 
     def _word(
@@ -360,6 +373,7 @@ class Judge:
         phase: Judgement,
         counted: Comparison | None,
         forecast: PlanForecast | None,
+        shrunk: Mapping[str, Any] | None,
     ) -> tuple[Word, str]:
         if phase.phase == "diverged" and self.baseline_diverged is not None:
             return "unsafe", (
@@ -381,7 +395,9 @@ class Judge:
         if self.measured:
             return self._measured_word(counted)
         word, why = self._forecast_word(forecast)
-        return word, f"{why}; {phase.phase}: {phase.reason}" if self._exit(arm) is None else why
+        if self._exit(arm) is None:  # how a model starts is not seen in miniature
+            return word, f"{why}; {phase.phase}: {phase.reason}"
+        return _beside_miniature(word, why, shrunk)
 
     def _measured_word(self, counted: Comparison) -> tuple[Word, str]:
         (low, high), margin, each = counted.interval, self.margin, counted.by_seed
@@ -440,7 +456,20 @@ class Judge:
         )
 
 
+def _beside_miniature(word: Word, why: str, shrunk: Mapping[str, Any] | None) -> tuple[Word, str]:
+    """Let the plan in miniature decide where the rule does not, and take an answer back that it contradicts."""
+    if shrunk is None:
+        return word, why
+    why = f"{why}; {reasons.miniature(shrunk)}"
+    if shrunk["winner"] is None:
+        return word, why
+    says: Word = "replace" if shrunk["winner"] == "candidate" else "keep"
+    if word in ("undecided", says):
+        return says, why
+    return "undecided", f"{why}: the two contradict each other"
+
+
 @cache
 def _learned(folder: Path) -> RuleBook:
     """Fit the rule on a user's own runs as well; once, however many looks are judged."""
-    return RuleBook.fit([*benchmark(), *finished_cells(folder)])
+    return RuleBook.fit([*benchmark(), *finished_cells(folder)], miniature=shipped().miniature)

@@ -184,6 +184,26 @@ class MiniatureEvidence:
     miniatures: tuple[Miniature, ...]
     """Smallest first."""
 
+    @property
+    def seconds(self) -> float:
+        """That their training took."""
+        return sum(m.seconds for m in self.miniatures)
+
+    @property
+    def share(self) -> float:
+        """Of the training of one full arm, by parameters times tokens."""
+        return sum(m.share for m in self.miniatures)
+
+    def facts(self, candidate: str, endpoint: Endpoint) -> dict[str, Any]:
+        """Return what a verdict keeps of a candidate: its difference at every size, and carried on to the original's."""
+        sizes = [
+            {"k": m.k, "onset_epoch": m.onset_epoch, "delta_rel": truth and truth[endpoint].delta_rel,
+             "interval": truth and truth[endpoint].interval}
+            for m in self.miniatures for truth in [m.candidates[candidate].truth]
+        ]  # fmt: skip
+        carried = self._judged(candidate, endpoint) or {"delta_rel": None, "trusted": False, "winner": None}  # fmt: skip
+        return {"sizes": sizes, "endpoint": endpoint, **carried}
+
     def extrapolated(self, candidate: str, endpoint: Endpoint) -> Extrapolated | None:
         """Return a candidate's difference at the original's size; None where an arm diverged, or there is one size only."""
         found = {m.k: m.candidates[candidate].truth for m in self.miniatures}

@@ -28,8 +28,13 @@ EVALUATIONS = 40
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Setting:
-    """What all sizes have in common."""
+class Miniatures:
+    """A plan at several small sizes, ready to be trained."""
+
+    sizes: tuple[tuple[Shrunk, ShrunkPlan], ...]
+    """Smallest first."""
+    full_tokens: int
+    """The original's tokens per step."""
 
     blueprint: Blueprint
     data: DataSpec
@@ -39,9 +44,18 @@ class _Setting:
     out: Path
     workers: int
     watch: Callable[[Event, Sequence[Trial]], None]
+    started: Callable[[Shrunk, ShrunkPlan], None]
+
+    def train(self) -> MiniatureEvidence:
+        """Train every size, baseline and candidates, and say what they show; what is finished is read."""
+        found = []
+        for model, planned in self.sizes:
+            self.started(model, planned)
+            found.append(_run(self, model, planned))
+        return MiniatureEvidence(tuple(found))
 
 
-def run_miniatures(
+def miniatures_of(
     model: str,
     *,
     data: DataSpec,
@@ -53,8 +67,9 @@ def run_miniatures(
     dropout: float = 0.0,
     workers: int = 1,
     watch: Callable[[Event, Sequence[Trial]], None] = lambda event, trials: None,
-) -> MiniatureEvidence:
-    """Train the whole plan at small sizes, baseline and candidates, and say what they show.
+    started: Callable[[Shrunk, ShrunkPlan], None] = lambda model, planned: None,
+) -> Miniatures:
+    """Return the whole plan at small sizes, baseline and candidates; nothing is trained before :meth:`Miniatures.train`.
 
     For the *regime*: the baseline's course, and the sign of a difference where all sizes agree. NOT for speed, stability
     or collapse, which change with size: these are the real model's calibration's to tell.
@@ -72,6 +87,7 @@ def run_miniatures(
         dropout: The model's, in every arm.
         workers: Processes at a time.
         watch: Called with every event and the trials that its index counts in.
+        started: Called with the model and the plan of a size before it is trained.
 
     Raises:
         PlanError: If the model or the plan has no form that small, or a setting is out of range.
@@ -81,10 +97,6 @@ def run_miniatures(
     with torch.random.fork_rng(devices=[]):
         norm = own_norm(blueprint.build(shape))
     plan = dataclasses.replace(plan, unique_tokens=plan.unique_tokens or corpus.train.numel())
-    setting = _Setting(
-        blueprint=blueprint, data=data, candidates=Candidates(norm, as_arms(candidates)), seeds=seeds,
-        dropout=dropout, out=out, workers=workers, watch=watch,
-    )  # fmt: skip
     if not ks or min(seeds, workers) < 1:
         raise PlanError(
             f"Miniatures need a size, a seed and a worker, got ks={tuple(ks)}, seeds={seeds}, workers={workers}.\n"
@@ -92,14 +104,15 @@ def run_miniatures(
         )
     small = [shrink(blueprint, k, shape) for k in sorted(set(ks), reverse=True)]
     planned = [shrink_plan(plan, one, context=data.context) for one in small]
-    full = plan.batch * data.context
-    return MiniatureEvidence(
-        tuple(_run(setting, m, p, full) for m, p in zip(small, planned, strict=True))
-    )
+    return Miniatures(
+        sizes=tuple(zip(small, planned, strict=True)), full_tokens=plan.batch * data.context, blueprint=blueprint,
+        data=data, candidates=Candidates(norm, as_arms(candidates)), seeds=seeds, dropout=dropout, out=out,
+        workers=workers, watch=watch, started=started,
+    )  # fmt: skip
 
 
-def _run(setting: _Setting, model: Shrunk, planned: ShrunkPlan, full: int) -> Miniature:
-    """Run one size; ``full`` is the original's tokens per step."""
+def _run(setting: Miniatures, model: Shrunk, planned: ShrunkPlan) -> Miniature:
+    """Run one size."""
     start = time.monotonic()
     trials = [
         Trial(arm=name, recipe=whole_recipe(planned.plan, seed=seed))
@@ -110,16 +123,15 @@ def _run(setting: _Setting, model: Shrunk, planned: ShrunkPlan, full: int) -> Mi
     runs = run_cells(cells, workers=setting.workers, watch=lambda e: setting.watch(e, trials))
     baseline, *others = _arms(setting.candidates, runs, planned.plan.lr)
     size = "params_no_positions"
-    share = (
-        model.params[size] * planned.plan.batch * planned.context / (model.original[size] * full)
-    )
+    tokens = planned.plan.batch * planned.context / setting.full_tokens
+    share = model.params[size] / model.original[size] * tokens
     return miniature_of(
         baseline, others, k=model.k, width=model.width, shrunk=planned, share=share * len(runs),
         seconds=spent_seconds([baseline, *others], time.monotonic() - start),
     )  # fmt: skip
 
 
-def _cell(setting: _Setting, model: Shrunk, planned: ShrunkPlan, trial: Trial) -> Cell:
+def _cell(setting: Miniatures, model: Shrunk, planned: ShrunkPlan, trial: Trial) -> Cell:
     arm = setting.candidates.arms.get(trial.arm)
     return Cell(
         path=trial.folder(setting.out / "miniatures" / f"k{model.k:.3g}"), arm=trial.arm, op=arm.op if arm else None,

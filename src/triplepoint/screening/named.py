@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from triplepoint.blueprints import blueprint_of
+from triplepoint.blueprints import Shrunk, blueprint_of
 from triplepoint.data import Corpus
 from triplepoint.errors import PlanError
 from triplepoint.models import parameter_counts
@@ -18,7 +18,9 @@ from triplepoint.screening.baseline_run import load_baseline_run
 from triplepoint.screening.calibrating import Screen, checked_settings
 from triplepoint.screening.candidates import Candidates, as_arms
 from triplepoint.screening.looks import Look, Looks
+from triplepoint.screening.miniatures import miniatures_of
 from triplepoint.screening.plans import TIE_MARGIN, Plan, calibration_recipe
+from triplepoint.screening.shrinking import ShrunkPlan
 from triplepoint.screening.trials import Trial
 from triplepoint.screening.verdicts import Verdict
 from triplepoint.sweeps import ArmRun, Cell, DataSpec, Event, build_model, own_norm, run_cells
@@ -42,11 +44,13 @@ def screen_model(
     tie_margin: float = TIE_MARGIN,
     baseline_run: Path | None = None,
     learned: Path | None = None,
+    miniature: bool = False,
     out: Path,
     workers: int = 1,
     command: str = "",
     watch: Callable[[Event, Sequence[Trial]], None] = lambda event, trials: None,
     looked: Callable[[Look], None] = lambda look: None,
+    shrunk: Callable[[Shrunk, ShrunkPlan], None] = lambda model, planned: None,
 ) -> tuple[Verdict | None, Path]:
     """Screen MODEL on a text, its calibrations in processes side by side.
 
@@ -67,11 +71,13 @@ def screen_model(
         tie_margin: Fraction of the baseline's loss that counts as a tie.
         baseline_run: Folder of an earlier run of the baseline to the plan's end: then only the candidates are forecast.
         learned: Folder of finished runs that the rule learns from as well, as a map's.
+        miniature: Whether the whole plan is trained at about 1/16 and 1/4 of its parameters and tokens as well.
         out: The run folder; a longer calibration goes on where a shorter one in it stopped.
         workers: Processes at a time.
         command: Kept in the manifest.
         watch: Called with every event and the trials that its index counts in.
         looked: Called after every look.
+        shrunk: Called with model and plan before each small size is trained.
 
     Returns:
         The verdict and the folder; no verdict where the folder was finished before, as far as this or farther.
@@ -117,11 +123,19 @@ def screen_model(
     earlier = baseline_run and load_baseline_run(
         baseline_run, plan=plan, baseline=_baseline_facts(built, corpus, data, plan)
     )
+    if miniature and plan.steps <= looks.last:
+        raise PlanError(
+            f"The calibration is the whole plan of {plan.steps} steps: there is nothing left for a miniature to tell.\n"
+            "Leave --miniature out, or give a shorter --steps."
+        )
+    small = miniature and miniatures_of(
+        model, data=data, candidates=list(candidates), plan=plan, dropout=dropout, out=out, workers=workers, watch=watch, started=shrunk,
+    )  # fmt: skip
     with RunFolder(out, asked=asked, kind="screen") as folder:
         run = Screen(
             folder=folder, candidates=checked, plan=plan, base=base, looks=looks, seeds=seeds, lr_grid=lr_grid,
             criterion=criterion, tie_margin=tie_margin, command=command, baseline_run=earlier, learned=learned,
-            looked=looked,
+            miniatures=small.train if small else None, looked=looked,
         )  # fmt: skip
         return None if run.answered else run.run(run_trials), folder.path
 

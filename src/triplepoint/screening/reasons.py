@@ -13,6 +13,9 @@ ENDPOINTS = {
     "fixed_step": "the fixed last step",
 }
 
+TOO_WIDE = 1.0
+"""Of the baseline's loss: a 95 % interval wider than that is said to say nothing."""
+
 
 def percent(fraction: float) -> str:
     """Return a signed percentage.
@@ -63,11 +66,32 @@ def pace(speed_ratio: float) -> str:
 
 def forecast(end: EndpointForecast, found: PlanForecast) -> str:
     """Say what is expected at the planned end, and how surely."""
-    told = f"forecast {percent(end.delta_rel)} at the planned end ({interval(end.interval)})"
+    low, high = end.interval
+    if high - low > TOO_WIDE:
+        told = f"forecast too wide to be of use ({interval(end.interval)} at the planned end)"
+    else:
+        told = f"forecast {percent(end.delta_rel)} at the planned end ({interval(end.interval)})"
     if found.nearness.where == "outside":
         return told
     side, sure = ("lower", end.probability) if end.probability > 0.5 else ("higher", 1 - end.probability)  # fmt: skip
     return f"{told}, {side} than the baseline with probability {100 * sure:.0f} %"
+
+
+def miniature(facts: Mapping[str, Any]) -> str:
+    """Say what the plan in miniature showed of a candidate."""
+    sizes = facts["sizes"]
+    if any(size["delta_rel"] is None for size in sizes):
+        return "in miniature an arm diverged"
+    each = ", ".join(f"{percent(s['delta_rel'])} at 1/{s['k']:.3g}" for s in sizes)
+    told = f"the whole plan in miniature: {each}"
+    if not facts["trusted"]:
+        return f"{told}, which do not tell the sign at full size"
+    track = facts["record"]
+    low, high = track["interval"]
+    return (
+        f"{told}, so {percent(facts['delta_rel'])} at full size; such a sign was right in {track['right']} of "
+        f"{track['answered']} plans of small models ({100 * low:.0f} to {100 * high:.0f} %)"
+    )
 
 
 def outside(found: PlanForecast) -> str:

@@ -71,6 +71,14 @@ class Track:
         """95 %, Wilson's."""
         return wilson(self.right, self.answered)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As a verdict keeps it."""
+        return {
+            "right": self.right, "answered": self.answered, "clear_cells": self.cells,
+            "interval": self.interval if self.answered else None,
+        }  # fmt: skip
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RuleBook:
@@ -80,6 +88,8 @@ class RuleBook:
     sequential: Mapping[Endpoint, float]
     """Least probability of an answer that may be given at any of the looks."""
     cells: tuple[CellRecord, ...]
+    miniature: Mapping[Endpoint, Track]
+    """How often the sign of a plan in miniature, where it was trusted, was the real plan's."""
 
     def look_for(self, steps: int) -> int | None:
         """Return the latest look that a calibration of so many steps has reached."""
@@ -103,8 +113,20 @@ class RuleBook:
         return Track(right=sum(told), answered=len(told), cells=len(cells))
 
     @classmethod
-    def fit(cls, cells: Sequence[BenchmarkCell], *, by: str = "scale") -> RuleBook:
-        """Fit the rule at every look, and test it with folds held out."""
+    def fit(
+        cls,
+        cells: Sequence[BenchmarkCell],
+        *,
+        miniature: Mapping[Endpoint, Track],
+        by: str = "scale",
+    ) -> RuleBook:
+        """Fit the rule at every look, and test it with folds held out.
+
+        Args:
+            cells: With and without truth.
+            miniature: The record of plans in miniature, which is measured apart.
+            by: What is held out.
+        """
         known = [cell for cell in cells if cell.truth is not None]
         held = {look: held_out(LatenessRule(), known, look=look, by=by) for look in LOOKS}
         by_cell: dict[str, dict[int, Held]] = {}
@@ -115,6 +137,7 @@ class RuleBook:
             rules={look: LatenessRule().fit(known, look) for look in LOOKS},
             sequential={e: sequential_threshold(held, e, error=WRONG) for e in ENDPOINTS},
             cells=tuple(_record(cell, by_cell[cell.name]) for cell in known),
+            miniature=miniature,
         )
 
     def write(self, path: Path = SHIPPED) -> None:
@@ -129,6 +152,7 @@ class RuleBook:
             rules={int(look): _rule(rule) for look, rule in values["rules"].items()},
             sequential=values["sequential"],
             cells=tuple(_cell(cell) for cell in values["cells"]),
+            miniature={e: Track(**track) for e, track in values["miniature"].items()},
         )
 
 

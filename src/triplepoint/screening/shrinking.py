@@ -65,7 +65,7 @@ def shrink_plan(plan: Plan, model: Shrunk, *, context: int) -> ShrunkPlan:
     if length < LEAST_CONTEXT or tokens <= length:
         raise PlanError(
             f"At 1/{k:.3g} the plan has {tokens} unique tokens, in windows of {length}: too few to train on.\n"
-            "Try a smaller k, or a plan with more tokens."
+            "Leave miniatures out: a plan this small is trained in full as cheaply; or give more tokens, or a larger batch."
         )
     small = dataclasses.replace(plan, unique_tokens=tokens, batch=batch)
     kept = (batch * length * plan.unique_tokens) / (plan.batch * context * tokens)

@@ -65,6 +65,8 @@ class CandidateVerdict:
     forecast: dict[str, Any] | None
     terms: list[dict[str, Any]]
     """What the forecast was made of: label, value, spread, meaning."""
+    miniature: dict[str, Any] | None
+    """The whole plan at small sizes, where it was trained: the difference at each, carried on to full size, its record."""
     next: NextLook | None
     would_change: list[str]
 
