@@ -11,6 +11,7 @@ import argparse
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +29,13 @@ SITE_METRICS = {"saturation@2", "saturation_slope", "alpha", "alpha_drift"}
 HERE = Path(__file__).parent
 
 
-def run_map_study(name: str) -> None:
-    """Serve the command line of a study whose plan is ``studies/NAME/map.toml``."""
+def run_map_study(name: str, more: Callable[[], Mapping[str, object]] = lambda: {}) -> None:
+    """Serve the command line of a study whose plan is ``studies/NAME/map.toml``.
+
+    Args:
+        name: Of the study.
+        more: Prints what it has beside the map's table, from what is kept, and returns it as figures.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m studies.{name}")
     parser.add_argument("--from-records", action="store_true", help="rebuild table and report only")
     parser.add_argument("--quick", action="store_true", help="a smoke test of under a minute")
@@ -49,7 +55,7 @@ def run_map_study(name: str) -> None:
             from triplepoint.report import write_report
 
             print(f"Report: {write_report(given.report)}")
-        finish(name, answer(result))
+        finish(name, {**answer(result), **({} if given.quick else more())})
 
 
 def shortened(plan: MapPlan) -> MapPlan:
