@@ -16,11 +16,12 @@ from studies.screening_benchmark.miniature_cells import (
     planned,
     sign_of,
 )
-from studies.screening_benchmark.miniatures import Compared, answer, compared, step_times
+from studies.screening_benchmark.miniatures import Compared, answer, compared, record, step_times
 
 from triplepoint.evidence import BenchmarkCell, Setting, Truth
 from triplepoint.records import Record, write_parquet
 from triplepoint.runs import write_arrays, write_json
+from triplepoint.screening.rulebook import Track
 
 ONE = Original("gpt2-0.1m", 100_000, 1500)
 SETTING = {
@@ -35,8 +36,8 @@ def store(folder, k, ends, *, diverged=None):
     for cell, end in zip(planned(ONE, k, folder)[1], ends, strict=True):
         file = kept_as(cell, folder)
         losses = np.outer([3.0, 2.0, end], np.linspace(0.9, 1.1, 8)).astype(np.float16)
-        write_json(file, {"diverged_at": diverged if cell.arm == "dyt:paper" else None})
-        write_arrays(file.with_suffix(".npz"), {"val_loss": losses})
+        write_json(file, {"diverged_at": diverged if cell.arm == "dyt:paper" else None, "plateau": {"val": 2.9, "train": 2.9}})  # fmt: skip
+        write_arrays(file.with_suffix(".npz"), {"val_loss": losses, "train_loss": losses})
         write_parquet([Record(metric="step_wall_time", value=0.01, step=1)], file.with_suffix(".parquet"))  # fmt: skip
 
 
@@ -102,11 +103,12 @@ def test_clear_cells_are_compared_once_all_sizes_are_there(tmp_path, monkeypatch
 
 
 def test_shares_are_counted_by_size_data_and_trust(capsys):
-    def cell(real, at_4, at_16, tokens=100_000):
+    def cell(real, at_4, at_16, tokens=100_000, *, learned=True):
         small = {4: truth(at_4), 16: truth(at_16)}
         return Compared(
             original=Original("gpt2-0.1m", tokens, 1500), candidate="dyt:paper", endpoint="fixed_step",
             real=truth(real), asked=small, reached={float(k): t for k, t in small.items()},
+            learned=learned,
         )  # fmt: skip
 
     figures = answer([
@@ -122,6 +124,19 @@ def test_shares_are_counted_by_size_data_and_trust(capsys):
     assert figures["sign trusted"][:2] == [3, 4]
     assert figures["trusted sign right"][:2] == [2, 3]
     assert figures["1/4"][2:] == pytest.approx([0.301, 0.954], abs=1e-3)  # Wilson, 3 of 4
+    said = record(
+        [
+            cell(0.2, 0.1, 0.1),
+            cell(-0.2, -0.1, -0.1),
+            cell(-0.2, 0.1, 0.1),
+            cell(0.2, 0.1, 0.1, learned=False),
+        ]
+    )
+    # a candidate that won was called the baseline's win once; of arms that learned nothing no sign is trusted
+    assert said.track("fixed_step", "baseline") == Track(right=1, answered=2, cells=2)
+    assert said.track("fixed_step", "candidate") == Track(right=1, answered=1, cells=2)
+    assert said.track("best_checkpoint", "candidate") == Track(right=0, answered=0, cells=0)
+    assert not said.decides("fixed_step", "candidate", "gpt2")
     printed = capsys.readouterr().out
     assert "| fixed_step | 1/4 | 3 | 4 | [0.30, 0.95] |" in printed
     json.dumps(figures)

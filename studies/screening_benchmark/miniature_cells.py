@@ -16,6 +16,7 @@ from triplepoint.maps import MapPlan
 from triplepoint.maps.planning import PlannedCell, plan_cells
 from triplepoint.runs import read_arrays, read_json
 from triplepoint.screening import Plan
+from triplepoint.screening.miniature_evidence import has_learned
 from triplepoint.screening.shrinking import shrink_plan
 
 STORED = Path(__file__).parent / "records" / "miniatures"
@@ -89,6 +90,18 @@ def miniature_truths(
         name: truth_of([arm], [baseline]) if arm is not None and baseline is not None else None
         for name, arm in zip(CANDIDATES, others, strict=True)
     }
+
+
+def miniatures_learned(original: Original, candidate: str, stored: Path = STORED) -> bool:
+    """Return whether baseline and candidate have left the plateau at every size."""
+    for k in KS:
+        _, cells = planned(original, k, Path("runs"))
+        for cell in (cells[0], cells[1 + CANDIDATES.index(candidate)]):
+            file = kept_as(cell, stored)
+            losses = read_arrays(file.with_suffix(".npz"))["train_loss"].astype(float)
+            if not has_learned(losses[None], read_json(file)["plateau"]):
+                return False
+    return True
 
 
 def original_of(setting: Mapping[str, object]) -> Original | None:

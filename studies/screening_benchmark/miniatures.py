@@ -28,6 +28,7 @@ from studies.screening_benchmark.miniature_cells import (
     STORED,
     Original,
     miniature_truths,
+    miniatures_learned,
     original_of,
     planned,
     train,
@@ -36,8 +37,8 @@ from triplepoint.evidence import ENDPOINTS, Endpoint, Truth, truth_from
 from triplepoint.records import Record, read_parquet
 from triplepoint.runs import read_arrays, read_json
 from triplepoint.screening.learning import StoredRun, cells_of
-from triplepoint.screening.miniature_evidence import extrapolate, onset_epoch
-from triplepoint.screening.rulebook import Track
+from triplepoint.screening.miniature_evidence import Extrapolated, extrapolate, onset_epoch
+from triplepoint.screening.rulebook import MiniatureRecord, Track
 from triplepoint.statistics import wilson
 
 
@@ -51,6 +52,13 @@ class Compared:
     real: Truth
     asked: Mapping[int, Truth]
     reached: Mapping[float, Truth]
+    learned: bool
+    """Whether every arm in miniature has left the plateau."""
+
+    @property
+    def line(self) -> Extrapolated:
+        """Carried on to full size."""
+        return extrapolate(self.reached, learned=self.learned)
 
     def agrees(self, k: int) -> bool:
         """Whether the miniature's sign is the real one."""
@@ -140,7 +148,7 @@ def compared(runs: Sequence[StoredRun], stored: Path = STORED) -> list[Compared]
         for endpoint in ENDPOINTS:
             asked = {k: s[1][candidate][endpoint] for k, s in zip(KS, small, strict=True)}
             reached = dict(zip((s[0] for s in small), asked.values(), strict=True))
-            one = Compared(original=original, candidate=candidate, endpoint=endpoint, real=truth[endpoint], asked=asked, reached=reached)  # fmt: skip
+            one = Compared(original=original, candidate=candidate, endpoint=endpoint, real=truth[endpoint], asked=asked, reached=reached, learned=miniatures_learned(original, candidate, stored))  # fmt: skip
             found += [one] if one.real.clear else []
     return found
 
@@ -150,7 +158,7 @@ def answer(cells: Sequence[Compared]) -> dict[str, object]:
     print("| size | bytes | candidate | endpoint | real | 1/4 | 1/16 | line to 1 | trusted |")
     print("|---|---|---|---|---|---|---|---|---|")
     for one in sorted(cells, key=lambda c: (c.endpoint, c.original.unique_tokens, c.original.size)):
-        line = extrapolate(one.reached)
+        line = one.line
         print(
             f"| {one.original.size} | {one.original.unique_tokens} | {one.candidate} | {one.endpoint} "
             f"| {_told(one.real)} | {_told(one.asked[4])} | {_told(one.asked[16])} | {line.delta_rel:+.1%} | {line.winner or '-'} |"
@@ -164,15 +172,16 @@ def answer(cells: Sequence[Compared]) -> dict[str, object]:
     return {"clear": len(cells), **figures}
 
 
-def record(cells: Sequence[Compared]) -> dict[Endpoint, Track]:
-    """Return how often a sign that was trusted was the real one: what ships with the rule."""
-    found = {}
+def record(cells: Sequence[Compared]) -> MiniatureRecord:
+    """Return how often a sign that was trusted was the real one, by what it said: what ships with the rule."""
+    found: dict[Endpoint, dict[str, Track]] = {}
     for endpoint in ENDPOINTS:
         clear = [c for c in cells if c.endpoint == endpoint]
-        lines = [(extrapolate(c.reached), c.real.winner) for c in clear]
-        right = [line.winner == real for line, real in lines if line.trusted]
-        found[endpoint] = Track(right=sum(right), answered=len(right), cells=len(clear))
-    return found
+        for winner in ("candidate", "baseline"):
+            said = [c.real.winner == winner for c in clear if c.line.winner == winner]
+            won = sum(c.real.winner == winner for c in clear)
+            found.setdefault(endpoint, {})[winner] = Track(right=sum(said), answered=len(said), cells=won)  # fmt: skip
+    return MiniatureRecord(architectures=("gpt2",), said=found)
 
 
 def _at(cells: Sequence[Compared]) -> dict[str, list[float]]:
@@ -184,7 +193,7 @@ def _at(cells: Sequence[Compared]) -> dict[str, list[float]]:
     }  # fmt: skip
     found["candidate wins, 1/4"] = _share(c.agrees(4) for c in cells if c.real.winner == "candidate")  # fmt: skip
     found["baseline wins, 1/4"] = _share(c.agrees(4) for c in cells if c.real.winner == "baseline")
-    lines = [(extrapolate(c.reached), c) for c in cells]
+    lines = [(c.line, c) for c in cells]
     found["sign trusted"] = _share(line.trusted for line, _ in lines)
     found["trusted sign right"] = _share(line.winner == c.real.winner for line, c in lines if line.trusted)  # fmt: skip
     return found

@@ -38,7 +38,7 @@ def test_a_screen_until_it_is_sure_tells_its_looks_and_what_it_saved(command, te
     assert code == 0, err
     assert "Look at step 4 of at most 20: dyt undecided." in out
     assert "Look at step 8 of at most 20: dyt keep." in out
-    assert "Stopped at step 8, no candidate is undecided: 99.9 % of the steps of all arms" in out
+    assert "Stopped at step 8, no candidate was undecided: 99.9 % of the steps of all arms" in out
     code, out, err = command(*given, "--json")
     found = json.loads(out)
     assert found["cost"]["looks"] == [
@@ -73,6 +73,29 @@ def test_the_plan_in_miniature_is_trained_beside_and_told(command, text):
     assert "at 1/15.8" in page
 
 
+def test_a_screen_without_its_miniatures_forgets_them_and_with_them_again_trains_nothing(command, text):  # fmt: skip
+    given = [*SCREEN, "--steps", "4", "--planned-steps", "6", "--out", "run"]
+    assert command(*given, "--miniature")[0] == 0
+    verdict = Path("run/verdict.json").read_text()
+    code, out, _ = command(*given, "--miniature")
+    assert code == 0 and "was finished before; nothing was trained" in out
+    assert Path("run/verdict.json").read_text() == verdict  # its cost included
+    assert "have one seed and the plan's rate" in verdict
+    assert command(*given)[0] == 0
+    assert not Path("run/miniatures.json").exists()
+    assert json.loads(Path("run/verdict.json").read_text())["candidates"][0]["miniature"] is None
+
+
+def test_where_every_candidate_is_unsafe_nothing_is_trained_in_miniature(command, text):
+    code, out, err = command(
+        *SCREEN, "--lr", "1e25", "--warmup", "1", "--steps", "5", "--planned-steps", "9", "--out", "run", "--miniature"
+    )  # fmt: skip
+    assert code == 0, err
+    assert "UNSAFE" in out
+    assert not Path("run/miniatures").exists()
+    assert "Nothing was trained in miniature" in Path("run/verdict.json").read_text()
+
+
 def test_a_shorter_screen_in_a_longer_ones_folder_shows_the_longer_one(command, text, monkeypatch):
     monkeypatch.setattr("triplepoint.screening.plans.SHARED_FROM", 4)
     given = [*SCREEN, "--planned-steps", 100]
@@ -92,8 +115,9 @@ def test_a_shorter_screen_in_a_longer_ones_folder_shows_the_longer_one(command, 
         (["--until-confident", "0.9", "--max-steps", "-3"], ["--max-steps must lie in the plan", "got -3"]),
         (["--until-confident", "0.9", "--planned-steps", "50", "--max-steps", "60"], ["plan of 50 steps, got 60"]),
         (["--steps", "6", "--planned-steps", "6", "--miniature"], ["the whole plan of 6 steps", "Leave --miniature out"]),
+        (["--steps", "5", "--lr-grid", "--miniature"], ["they answer two questions", "Leave one of them out"]),
         (["--steps", "5", "--batch", "8", "--miniature"], ["too few to train on", "a plan this small is trained in full as cheaply"]),
-        (["--steps", "5", "--learn", "nowhere"], ["nowhere has 0 finished runs"]),
+        (["--steps", "5", "--learn", "nowhere"], ["nowhere does not exist", "Give the folder of finished runs"]),
         (["--steps", "5", "--baseline-run", "nowhere"], ["nowhere is not a run folder"]),
     ],
     ids=lambda value: " ".join(value) if str(value[0]).startswith("--") else "",
@@ -154,10 +178,16 @@ def test_an_earlier_run_of_the_baseline_is_handed_to_the_judge(command, text, tr
 @pytest.mark.parametrize(
     ("folder", "planned", "parts"),
     [
-        ("dyt", 12, ["another baseline's: its op was dyt, here None", "Give a run of the same model"]),
+        ("dyt", 12, ["another baseline's: its op was dyt, here the model's own", "Give a run of the same model"]),
         ("other", 12, ["another baseline's: its text (SHA-256) was"]),
         ("wide", 12, ["its tokens per step was 256, here 128"]),
         ("run", 13, ["ended at step 12, before the plan's 13", "--planned-steps 12"]),
+        ("run", 6, ["was planned for 12 steps, here 6: its rate fell at another pace", "state its steps as the plan's"]),
+        ("rate", 12, ["its peak rate was 0.003, here 0.001"]),
+        ("flat", 12, ["its schedule was constant, here cosine"]),
+        ("decay", 12, ["its weight decay was 0.0, here 0.1"]),
+        ("warm", 12, ["its warm-up was 7, here 100"]),
+        ("drop", 12, ["its dropout was 0.3, here 0.0"]),
         ("diverged", 12, ["diverged at step 7: it has no end"]),
         ("small", 12, ["its parameters was 3, here"]),
         ("unfinished", 12, ["is not finished"]),
@@ -175,6 +205,11 @@ def test_an_earlier_run_of_something_else_is_refused(
         "screen": {"asked": {"kind": "screen"}},
     }
     path = tmp_path / folder
+    manifest = json.loads((trained / "run" / "manifest.json").read_text())
+    asked = manifest["asked"]
+    recipes = {"rate": {"lr": 3e-3}, "flat": {"schedule": "constant"}, "decay": {"weight_decay": 0.0}, "warm": {"warmup": 7}}  # fmt: skip
+    changes |= {k: {"asked": {**asked, "recipe": {**asked["recipe"], **v}}} for k, v in recipes.items()}  # fmt: skip
+    changes["drop"] = {"asked": {**asked, "dropout": 0.3}}
     shutil.copytree(trained / ("run" if folder in changes else folder), path)
     manifest = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps({**manifest, **changes.get(folder, {})}))

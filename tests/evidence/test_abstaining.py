@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 from tests.evidence.synthetic import told
 
-from triplepoint.errors import StatisticsError
+from triplepoint.errors import StatisticsError, UnknownNameError
 from triplepoint.evidence import loosest_threshold, sequential_threshold, wrong_answer_bound
 
 
@@ -103,3 +103,24 @@ def test_what_is_refused():
         loosest_threshold(np.array([0.6, 0.7]), np.array([True]), error=0.1)
     with pytest.raises(StatisticsError, match="got 0 of 0.\nA rule that never answers has no"):
         wrong_answer_bound(0, 0)
+
+
+@pytest.mark.parametrize("p", [[0.6, np.nan], [0.0, 0.6], [1.0, 0.6], [7.0, 0.6]])
+def test_what_is_no_probability_is_refused(p):
+    with pytest.raises(StatisticsError, match="Probabilities lie inside \\(0, 1\\)"):
+        loosest_threshold(p, [True, False], error=0.1)
+
+
+def test_lists_do_as_well():
+    assert loosest_threshold([0.9] * 9 + [0.6], [True] * 9 + [False], error=0.1) == 0.9
+
+
+def test_many_answers_do_not_overflow():
+    # half of 6000 wrong: 1/2 + 1.645 sqrt(1/4 / 6000)
+    assert wrong_answer_bound(3000, 6000) == pytest.approx(0.5106, abs=2e-4)
+    assert wrong_answer_bound(6000, 6000) == pytest.approx(1.0)
+
+
+def test_an_unknown_endpoint_is_named():
+    with pytest.raises(UnknownNameError, match="no endpoint 'last'.\nKnown: fixed_step"):
+        sequential_threshold({}, "last", error=0.1)

@@ -9,7 +9,7 @@ import pytest
 from triplepoint.errors import DataError
 from triplepoint.evidence import Setting, Trajectory, Truth, benchmark_from, truth_of
 from triplepoint.evidence.loading import CELLS, RUNS
-from triplepoint.runs import write_rows
+from triplepoint.runs import read_rows, write_rows
 
 SETTING = Setting(
     architecture="gpt2", size="gpt2-0.1m", corpus="stdlib", unique_tokens=1000, params={"params_no_positions": 500},
@@ -117,4 +117,55 @@ def test_a_cell_without_its_run_is_refused(tmp_path):
         DataError,
         match="The cell c has a run b that runs.parquet has not.\nBuild both tables again",
     ):
+        benchmark_from(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [(RUNS, "metric"), (RUNS, "diverged_at"), (CELLS, "truth"), (CELLS, "setting")],
+)
+def test_a_table_without_a_column_is_refused(tmp_path, table, column):
+    tables(tmp_path)
+    rows = [{k: v for k, v in row.items() if k != column} for row in read_rows(tmp_path / table)]
+    write_rows(
+        tmp_path / table, rows, {k: int if v is None else type(v) for k, v in rows[0].items()}
+    )
+    with pytest.raises(
+        DataError, match=f"{table} has no column {column}.\nBuild both tables again"
+    ):
+        benchmark_from(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("setting", "{"), ("setting", '{"size": 1}'), ("truth", '{"fixed_step": {}}'), ("candidate_runs", "nothing"),
+    ],
+)  # fmt: skip
+def test_a_cell_that_cannot_be_read_is_refused(tmp_path, column, value):
+    tables(tmp_path)
+    rows = [{**row, column: value} for row in read_rows(tmp_path / CELLS)]
+    write_rows(tmp_path / CELLS, rows, dict.fromkeys(rows[0], str))
+    with pytest.raises(DataError, match="is not as this version writes it.*\nBuild both tables"):
+        benchmark_from(tmp_path)
+
+
+def test_runs_without_their_curves_are_refused(tmp_path):
+    tables(tmp_path)
+    rows = [r for r in read_rows(tmp_path / RUNS) if r["metric"] != "val_loss"]
+    write_rows(tmp_path / RUNS, rows, {"run": str, "seed": int, "diverged_at": int, "metric": str, "step": int, "value": float})  # fmt: skip
+    with pytest.raises(DataError, match="KeyError 'val_loss'"):
+        benchmark_from(tmp_path)
+
+
+def test_a_missing_and_an_empty_table_are_told_apart(tmp_path):
+    with pytest.raises(DataError, match="There is no table .*runs.parquet.\nGive the folder"):
+        benchmark_from(tmp_path)
+    tables(tmp_path)
+    write_rows(tmp_path / CELLS, [], dict.fromkeys(("name", "candidate"), str))
+    with pytest.raises(DataError, match="cells.parquet has no rows"):
+        benchmark_from(tmp_path)
+    (tmp_path / CELLS).unlink()
+    (tmp_path / CELLS).mkdir()
+    with pytest.raises(DataError, match="There is no table"):
         benchmark_from(tmp_path)

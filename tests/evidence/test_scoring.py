@@ -12,8 +12,8 @@ from tests.reference.scoring import (
     risk_area_by_orders,
 )
 
-from triplepoint.errors import StatisticsError
-from triplepoint.evidence import risk_coverage, score
+from triplepoint.errors import StatisticsError, UnknownNameError
+from triplepoint.evidence import held_out, risk_coverage, score, truth_of
 from triplepoint.evidence.scoring import cluster_interval, permutation_p_within, risk_area
 
 
@@ -111,7 +111,9 @@ def test_nothing_to_score():
     found = score([told("tie", 0.7)], "fixed_step")
     assert (found.classes, found.ties_answered) == ((0, 0), 1)
     assert (found.coverage, found.class_coverage, found.brier, found.risk_area) == (None, (None, None), None, None)  # fmt: skip
-    with pytest.raises(StatisticsError, match="at least 1 cell to be compared, got least=0.\nTry"):
+    with pytest.raises(
+        StatisticsError, match="at least 1 cell and an interval 1 draw, got least=0"
+    ):
         score([], "fixed_step", least=0)
 
 
@@ -190,3 +192,16 @@ def test_copies_of_a_cell_in_its_group_are_no_evidence():
     copied = cluster_interval(np.repeat(says, 9), np.repeat(won, 9), np.repeat(groups, 9))
     assert copied == pytest.approx(once)
     assert cluster_interval(says, won, np.array(["a"] * 12)) is None
+
+
+def test_unknown_names_and_counts_out_of_range_are_refused():
+    with pytest.raises(UnknownNameError, match="no endpoint 'last'"):
+        score([], "last")
+    with pytest.raises(StatisticsError, match="resamples=0.\nTry"):
+        score([told("tie", 0.7)], "fixed_step", resamples=0)
+    with pytest.raises(StatisticsError, match="one answer per probability, got 1 for 2"):
+        risk_coverage(np.array([0.6, 0.7]), np.array([True]))
+    with pytest.raises(UnknownNameError, match="no way to hold out 'size'"):
+        held_out(None, [], look=500, by="size")
+    with pytest.raises(StatisticsError, match="a pair of runs per seed, got 0 and 0"):
+        truth_of([], [])

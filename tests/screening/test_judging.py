@@ -213,6 +213,41 @@ def test_no_probability_exceeds_what_the_record_allows():
         assert 1 - cap <= end["probability"] <= cap
 
 
+@pytest.mark.parametrize("criterion", ["fixed_step", "best_checkpoint"])
+def test_where_too_few_were_tested_to_say_as_much_nothing_is_answered(criterion):
+    """The shipped rule's cap at a look is what its own answers allow; at step 100 it gave none."""
+    rule = shipped().rules[500]
+    blind = dataclasses.replace(rule, caps=dict.fromkeys(rule.caps, 0.5), thresholds=dict.fromkeys(rule.caps, 0.5))  # fmt: skip
+    book = dataclasses.replace(shipped(), rules={**shipped().rules, 500: blind})
+    plan = {"planned": 3000, "baseline": arm("layernorm", FALLING), "criterion": criterion}
+    assert judge(arm("dyt", FALLING + 0.8), **plan).verdict == "keep"
+    assert judge(arm("dyt", FALLING + 0.8), book=book, **plan).verdict == "undecided"
+
+
+def test_a_difference_within_the_margin_is_no_reason_to_replace():
+    train = 2.4 - 0.9 * STEPS / 500
+    over = np.where(train > 2.0, train + 0.3, 2.3 + 1.5 * (2.0 - train))
+    late = 2.4 - 0.35 * STEPS / 500
+    plan = {"planned": 3000, "unique": 20_000, "baseline": arm("layernorm", over, train=train), "criterion": "fixed_step"}  # fmt: skip
+    candidate = arm("dyt", late + 0.3, train=late)
+    (won,) = judge(candidate, **plan).candidates
+    assert won.verdict == "replace"
+    (tied,) = judge(candidate, tie_margin=0.9, **plan).candidates
+    assert tied.verdict != "replace"
+
+
+def test_what_gained_nothing_at_either_endpoint_is_no_alternative():
+    over = np.where(STEPS < 250, FALLING, FALLING[9] + (STEPS - 250) / 250)
+    plan = {"planned": 3000, "unique": 20_000, "baseline": arm("layernorm", over, train=FALLING)}
+    facts = judge(arm("dyt", FALLING + 0.3), **plan).candidates[0].forecast
+    assert all(min(a["fixed_step"], a["best_checkpoint"]) < 0 for a in facts["alternatives"][1:])
+    # stopping early gains something exactly where the baseline is said to over-fit
+    assert (facts["onset_epoch"] is None) == (facts["alternatives"][0]["fixed_step"] == 0.0)
+    plain = judge(arm("dyt", FALLING + 0.3), planned=3000, baseline=arm("layernorm", FALLING))
+    assert plain.candidates[0].forecast["onset_epoch"] is None
+    assert not any("stopping the baseline" in line for line in plain.summary)
+
+
 def test_a_confidence_is_asked_of_every_answer():
     candidate = arm("dyt", FALLING + 0.8)
     plan = {"planned": 3000, "baseline": arm("layernorm", FALLING)}
@@ -220,13 +255,16 @@ def test_a_confidence_is_asked_of_every_answer():
     assert judge(candidate, **plan, confidence=0.9999).verdict == "undecided"
 
 
-def in_miniature(small, tiny):
+def in_miniature(small, tiny, *, learned=True):
     """The plan in miniature: the candidate's difference at 1/4 and at 1/16, as a line to full size carries it on."""
     val = np.array([3.0, 2.0, 2.5])
+    shrunk = SimpleNamespace(notes=("2000 windows are advised.",))
     return MiniatureEvidence(tuple(
         Miniature(
-            k=k, width=8, shrunk=None, clock=np.array([0.2, 0.6, 1.0]), train=val, val=val, onset_epoch=7.0, seconds=5.0, share=0.1,
-            candidates={"dyt": MiniaturePair(truth=delta if delta is None else dict.fromkeys(ENDPOINTS, truth(delta)), speed_ratio=None, offset=None)},
+            k=k, width=8, shrunk=shrunk, clock=np.array([0.2, 0.6, 1.0]), train=val, val=val, onset_epoch=7.0, seconds=5.0, share=0.1,
+            candidates={"dyt": MiniaturePair(
+                truth=delta if delta is None else dict.fromkeys(ENDPOINTS, truth(delta)), speed_ratio=None, offset=None, learned=learned,
+            )},
         )
         for k, delta in ((16.0, tiny), (4.0, small))
     ))  # fmt: skip
@@ -243,25 +281,54 @@ UNLIKE = {"planned": 50_000, "unique": 10**9, "baseline": arm("layernorm", FALLI
 @pytest.mark.parametrize(
     ("small", "tiny", "word", "said"),
     [
-        (-0.2, -0.15, "replace", "-15.0 % at 1/16, -20.0 % at 1/4, so -25.0 % at full size"),
-        (0.2, 0.15, "keep", "so +25.0 % at full size; such a sign was right in"),
+        (-0.2, -0.15, "replace", "-15.0 % at 1/16, -20.0 % at 1/4, the same sign on the line to full size; such an answer was right"),
+        (0.2, 0.15, "keep", "of GPT-2 style models up to 0.8M"),
         (-0.2, 0.15, "undecided", "do not tell the sign at full size"),
         (0.01, 0.01, "undecided", "do not tell the sign at full size"),  # within the slack of 2 %
         (None, 0.15, "undecided", "in miniature an arm diverged"),
     ],
-)
+)  # fmt: skip
 def test_a_plan_in_miniature_decides_where_the_rule_does_not(small, tiny, word, said):
     candidate = arm("dyt", FALLING + 0.02)
-    found = judge(candidate, miniatures=in_miniature(small, tiny), **UNLIKE).candidates[0]
-    assert judge(candidate, **UNLIKE).candidates[0].verdict == "undecided"
+    plan = {**UNLIKE, "criterion": "fixed_step"}
+    verdict = judge(candidate, miniatures=in_miniature(small, tiny), **plan)
+    found = verdict.candidates[0]
+    assert judge(candidate, **plan).candidates[0].verdict == "undecided"
     assert found.verdict == word
     assert said in found.why
     assert [s["delta_rel"] for s in found.miniature["sizes"]] == [tiny, small]
-    assert found.miniature["record"]["answered"] == shipped().miniature["best_checkpoint"].answered
+    assert any("one seed" in note and "2000 windows are advised" in note for note in verdict.notes)
+
+
+def test_an_answer_in_miniature_that_has_no_record_is_told_and_decides_nothing():
+    candidate, wins = arm("dyt", FALLING + 0.02), in_miniature(-0.2, -0.15)
+    # no candidate of the record wins at its best checkpoint
+    found = judge(candidate, miniatures=wins, **UNLIKE).candidates[0]
+    assert (found.verdict, found.miniature["decides"]) == ("undecided", False)
+    assert "no plan of the benchmark gave this answer" in found.why
+    # nor is there a Llama in it
+    base = arm("layernorm", FALLING, size="llama-0.4m")
+    plan = {**UNLIKE, "baseline": base, "criterion": "fixed_step"}
+    found = judge(arm("dyt", FALLING + 0.02, size="llama-0.4m"), miniatures=wins, **plan).candidates[0]  # fmt: skip
+    assert found.verdict == "undecided"
+    assert "so it decides nothing here" in found.why
+
+
+def test_arms_that_learned_nothing_in_miniature_have_nothing_to_compare():
+    found = judge(arm("dyt", FALLING + 0.02), miniatures=in_miniature(0.2, 0.2, learned=False), **UNLIKE)  # fmt: skip
+    assert found.verdict == "undecided"
+    assert "has not left the unigram plateau: nothing to compare" in found.candidates[0].why
+
+
+def test_a_sign_in_miniature_within_the_users_margin_decides_nothing():
+    plan = {**UNLIKE, "miniatures": in_miniature(0.2, 0.2)}
+    assert judge(arm("dyt", FALLING + 0.02), **plan).verdict == "keep"
+    assert judge(arm("dyt", FALLING + 0.02), tie_margin=0.3, **plan).verdict == "undecided"
 
 
 def test_a_plan_in_miniature_that_contradicts_the_rule_takes_its_answer_back():
-    candidate, plan = arm("dyt", FALLING + 0.8), {"planned": 3000, "baseline": arm("layernorm", FALLING)}  # fmt: skip
+    candidate = arm("dyt", FALLING + 0.8)
+    plan = {"planned": 3000, "baseline": arm("layernorm", FALLING), "criterion": "fixed_step"}
     agrees = judge(candidate, miniatures=in_miniature(0.2, 0.2), **plan).candidates[0]
     against = judge(candidate, miniatures=in_miniature(-0.2, -0.2), **plan).candidates[0]
     assert (agrees.verdict, against.verdict) == ("keep", "undecided")
@@ -275,7 +342,7 @@ def test_a_plan_in_miniature_that_contradicts_the_rule_takes_its_answer_back():
 def test_how_an_arm_starts_is_not_for_a_miniature_to_tell(curve, word):
     found = judge(arm("dyt", curve, kl=0.0), miniatures=in_miniature(-0.2, -0.2), **UNLIKE)
     assert found.candidates[0].verdict == word
-    assert "miniature" not in found.candidates[0].why
+    assert ("is not heeded" in found.candidates[0].why) == (word == "undecided")
 
 
 def test_a_forecast_that_is_too_wide_is_said_to_say_nothing():
@@ -309,6 +376,21 @@ def test_a_finished_baseline_is_read_instead_of_forecast():
     assert found["from_baseline_run"]
     assert found["baseline_loss"] == pytest.approx(ends[-1] + WINDOWS.mean(), abs=1e-6)
     assert found["baseline_interval"][0] == pytest.approx(found["baseline_interval"][1])
+
+
+def test_a_sparse_run_of_the_baseline_goes_on_where_the_calibration_ends():
+    """Its own first evaluations may be too late to say where the candidate is."""
+    late = np.array([600, 1500, 3000, 6000])
+    ends = 1.5 + 1.2 * (late / 100) ** -0.5
+    done = dataclasses.replace(
+        BASELINE.runs[0], last_step=6000,
+        records=[Record(metric="s1", value=1e-3 * (s - 50), step=int(s)) for s in late],
+        arrays={"eval_steps": late, "val_loss": ends[:, None] + WINDOWS, "train_loss": ends[:, None] + WINDOWS},
+    )  # fmt: skip
+    candidate, base = arm("dyt", FALLING + 0.3), arm("layernorm", FALLING)
+    found = judge(candidate, planned=3000, baseline=base, baseline_run=done).candidates[0].forecast
+    # and no farther than the plan
+    assert found["baseline_loss"] == pytest.approx(ends[2] + WINDOWS.mean(), abs=1e-6)
 
 
 def test_every_term_of_a_forecast_is_told():

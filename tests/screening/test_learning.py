@@ -1,13 +1,17 @@
 """Tests of triplepoint.screening.learning: runs become cells."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+from triplepoint.errors import DataError
 from triplepoint.evidence import benchmark_from
 from triplepoint.records import Record
+from triplepoint.screening import learning
 from triplepoint.screening.learning import StoredRun, build, cells_of
+from triplepoint.sweeps import ArmRun
 
 
 def stored(
@@ -116,3 +120,36 @@ def test_what_is_built_is_read_again(tmp_path):
     # sites are averaged, and kept at looks only
     assert [part.tolist() for part in run.series["alpha"]] == [[20], [1.5]]
     assert cell.truth["best_checkpoint"].winner == "baseline"
+
+
+def test_runs_of_other_models_and_without_losses_are_left_out():
+    usual = stored("b", 2.0)
+    assert usual.usable
+    assert not stored("h", 2.0, size="/models/my llama").usable
+    assert not dataclasses.replace(usual, records=[]).usable  # it diverged before it was evaluated
+    assert not dataclasses.replace(usual, facts={**usual.facts, "plateau": None}).usable
+
+
+def run_of(run, path):
+    return ArmRun(
+        path=path, arm=run.arm, seed=run.seed, outcome="finished", last_step=40, diverged_at=None, plateau=None,
+        facts=run.facts, arrays=run.arrays, records=list(run.records),
+    )  # fmt: skip
+
+
+def test_runs_in_folders_of_one_name_stay_apart_and_a_copy_counts_once(tmp_path, monkeypatch):
+    paths = ("layernorm/seed-0", "dyt/seed-0", "copy/seed-0")
+    found = [stored("", 2.0), stored("", 2.2, op="dyt:paper"), stored("", 2.2, op="dyt:paper")]
+    runs = [run_of(run, tmp_path / path) for run, path in zip(found, paths, strict=True)]
+    monkeypatch.setattr(learning, "_finished", lambda folder: runs)
+    (cell,) = learning.finished_cells(tmp_path)
+    assert [len(run.steps) for run in (*cell.baseline_runs, *cell.candidate_runs)] == [3, 3]
+    assert cell.truth["fixed_step"].delta_rel == pytest.approx(0.1)
+
+
+def test_a_file_and_no_folder_are_told_apart(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="is a file.\nGive the folder"):
+        learning.finished_cells(tmp_path / "file")
+    with pytest.raises(DataError, match="does not exist"):
+        learning.finished_cells(tmp_path / "nowhere")

@@ -247,9 +247,16 @@ def test_a_look_is_kept_as_it_was(tmp_path):
     assert [look.sure for look in taken] == [False, True]
 
 
+@pytest.mark.parametrize("text", ["{}", '{"looks": [{"steps": 1}]}', '{"looks": 3}'])
+def test_damaged_looks_are_refused(tmp_path, text):
+    (tmp_path / "looks.json").write_text(text)
+    with pytest.raises(RunFolderError, match="looks.json is damaged.*\nDelete it"):
+        taken_in(tmp_path)
+
+
 def test_a_folder_with_nothing_to_learn_from_is_refused_before_anything_is_trained(tmp_path):
     batches = Batches()
-    with pytest.raises(DataError, match="has 0 finished runs"):
+    with pytest.raises(DataError, match="does not exist.\nGive the folder"):
         screen(tmp_path / "run", steps=4, learned=tmp_path / "nothing", batches=batches)
     assert not list((tmp_path / "run").glob("arms/*"))
     screen(tmp_path / "short", steps=4)  # its runs stopped before their plan's end

@@ -9,15 +9,19 @@ from hypothesis import strategies as st
 
 from triplepoint.errors import StatisticsError
 from triplepoint.evidence import Truth
+from triplepoint.screening.arms import Arms
 from triplepoint.screening.miniature_evidence import (
     Miniature,
     MiniatureEvidence,
     MiniaturePair,
     extrapolate,
+    has_learned,
+    miniature_of,
     onset_epoch,
 )
 from triplepoint.screening.plans import Plan
 from triplepoint.screening.shrinking import ShrunkPlan
+from triplepoint.sweeps import ArmRun
 
 
 def truth(delta, half=0.0):
@@ -74,13 +78,13 @@ def test_over_fitting_begins_at_the_lowest_loss_if_the_end_is_more_than_a_tie_ab
     assert onset_epoch(np.array([3.0, 2.0, 1.5]), epochs) is None
 
 
-def miniature(k, *, fixed, best, diverged=False):
+def miniature(k, *, fixed, best, diverged=False, learned=True):
     found = None if diverged else {"fixed_step": truth(fixed), "best_checkpoint": truth(best)}
     curve = np.array([0.5, 1.0])
     plan = ShrunkPlan(plan=Plan(steps=2, unique_tokens=100), context=8, notes=("a note",))
     return Miniature(
         k=k, width=16, shrunk=plan, clock=curve, train=curve, val=curve, onset_epoch=None,
-        candidates={"dyt:paper": MiniaturePair(truth=found, speed_ratio=0.5, offset=0.1)}, seconds=1.0, share=0.1,
+        candidates={"dyt:paper": MiniaturePair(truth=found, speed_ratio=0.5, offset=0.1, learned=learned)}, seconds=1.0, share=0.1,
     )  # fmt: skip
 
 
@@ -100,3 +104,39 @@ def test_nothing_is_extrapolated_from_an_arm_that_diverged():
     told = evidence.to_dict()
     assert told["extrapolated"]["dyt:paper"]["fixed_step"] is None
     assert told["miniatures"][0]["candidates"]["dyt:paper"]["fixed_step"] is None
+
+
+def test_a_sign_of_arms_that_learned_nothing_is_not_trusted():
+    sizes = [miniature(16.0, fixed=-0.2, best=0.1, learned=False), miniature(4.0, fixed=-0.2, best=0.1)]  # fmt: skip
+    found = MiniatureEvidence(tuple(sizes)).extrapolated("dyt:paper", "fixed_step")
+    assert found.agree and not found.learned and found.winner is None
+
+
+def test_an_arm_has_learned_where_every_seed_left_the_plateau_in_training():
+    plateau = {"train": 3.0, "val": 2.0}
+    left, stayed = np.array([[3.0, 3.0], [2.9, 2.9]]), np.array([[3.0, 3.0], [2.96, 2.96]])
+    assert has_learned(np.stack([left, left]), plateau)
+    assert not has_learned(np.stack([left, stayed]), plateau)
+    assert has_learned(stayed[None], None)
+
+
+def test_what_could_not_be_kept_is_said_once():
+    sizes = (miniature(16.0, fixed=0.1, best=0.1), miniature(4.0, fixed=0.1, best=0.1))
+    assert MiniatureEvidence(sizes).notes == ["a note"]
+    assert MiniatureEvidence(sizes).seconds == 2.0
+
+
+def test_a_baseline_that_diverged_at_once_has_no_onset():
+    assert onset_epoch(np.array([]), np.array([])) is None
+
+
+def test_a_baseline_that_was_never_evaluated_leaves_an_empty_curve():
+    gone = ArmRun(
+        path=None, arm="layernorm", seed=0, outcome="diverged", last_step=2, diverged_at=2, plateau=None, facts={},
+        arrays={}, records=[],
+    )  # fmt: skip
+    arms = [Arms(name, (gone,), name, None, 1e-3) for name in ("layernorm", "dyt")]
+    plan = ShrunkPlan(plan=Plan(steps=2, unique_tokens=100), context=8, notes=())
+    found = miniature_of(arms[0], arms[1:], k=4.0, width=8, shrunk=plan, seconds=1.0, share=0.1)
+    assert (len(found.val), found.onset_epoch, found.candidates["dyt"].truth) == (0, None, None)
+    json.dumps(MiniatureEvidence((found, found)).to_dict(), allow_nan=False)

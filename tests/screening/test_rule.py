@@ -7,7 +7,7 @@ import pytest
 
 from triplepoint.evidence import ENDPOINTS, benchmark, held_out
 from triplepoint.screening.rule import LatenessRule, capped, s1_end, tempered
-from triplepoint.screening.rulebook import RuleBook, shipped
+from triplepoint.screening.rulebook import MiniatureRecord, RuleBook, Track, shipped
 
 CELLS = benchmark()
 KNOWN = [cell for cell in CELLS if cell.truth is not None]
@@ -103,3 +103,14 @@ def test_the_record_counts_clear_answered_cells_of_the_family():
         family = book.track(500, endpoint, architecture="gpt2")
         assert family.cells <= track.cells
     assert book.track(500, "fixed_step", architecture="none such") == book.track(500, "fixed_step")
+
+
+@pytest.mark.parametrize(
+    ("right", "answered", "architecture", "decides"),
+    [(5, 5, "gpt2", True), (4, 4, "gpt2", False), (4, 6, "gpt2", False), (16, 16, "gpt2", True), (16, 16, "llama", False)],
+)  # fmt: skip
+def test_an_answer_in_miniature_needs_a_record_of_its_own(right, answered, architecture, decides):
+    track = Track(right=right, answered=answered, cells=answered)
+    record = MiniatureRecord(architectures=("gpt2",), said={"fixed_step": {"candidate": track}})
+    assert record.decides("fixed_step", "candidate", architecture) == decides
+    assert MiniatureRecord.of(dataclasses.asdict(record)) == record

@@ -176,7 +176,8 @@ def _candidates(verdict: dict[str, Any]) -> Table:
 
 
 def _saved(cost: dict[str, Any]) -> str:
-    ended = "the last look" if cost["steps"] == cost["max_steps"] else "no candidate is undecided"
+    decided = "no candidate was undecided"
+    ended = "the last look" if cost["steps"] == cost["max_steps"] else decided
     return (
         f"Stopped at step {cost['steps']}, {ended}: {100 * cost['saved_share']:.1f} % of the steps of all arms "
         "and seeds to the plan's end were not trained."

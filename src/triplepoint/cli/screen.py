@@ -35,7 +35,7 @@ def screen(
     schedule: Annotated[str, _plan(help="Planned schedule: cosine or constant.")] = "cosine",
     warmup: Annotated[int, _plan(help="Planned warm-up, steps.")] = 100,
     steps: Annotated[int | None, _looks(help="Length of the calibration. With the plan stated, one of 500 steps or more goes on where a shorter one stopped. Default: 500.")] = None,
-    until_confident: Annotated[float | None, _looks(help="Instead of --steps: look at 100, 250, 500, 1000 steps, then x 2, and stop once every candidate is judged with at least this probability, e.g. 0.9.")] = None,
+    until_confident: Annotated[float | None, _looks(help="Instead of --steps: look at 100, 250, 500, 1000 steps, then x 2, and stop once every candidate is judged with at least this probability, e.g. 0.9 (outside the benchmark, where there is none: until the arms' forecasts do not meet).")] = None,
     max_steps: Annotated[int | None, _looks(help="The last look of --until-confident. Default: 2000, or the plan's end.")] = None,
     seeds: Annotated[int, _looks(help="Paired repetitions.")] = 2,
     lr_grid: Annotated[bool, _looks("--lr-grid", help="Each arm at its own best of 1/3, 1 and 3 times --lr.")] = False,

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from triplepoint.errors import StatisticsError
-from triplepoint.evidence.cells import Endpoint
+from triplepoint.evidence.cells import Endpoint, known_endpoint
 from triplepoint.evidence.folds import Held
 
 
@@ -39,10 +39,12 @@ def loosest_threshold(
         error: In (0, 1).
 
     Returns:
-        In [0.5, 1]; 1, that is never, where there are too few cells: ``error`` below 1 / (n + 1) needs more.
+        In [0.5, 1]; 1, that is never, where no threshold will do: with too few cells, since ``error`` below 1 / (n + 1)
+        needs more, or too many sure ones that are wrong.
 
     Raises:
-        StatisticsError: If ``error`` is not inside (0, 1), or there is not one outcome per probability.
+        StatisticsError: If ``error`` is not inside (0, 1), a probability is not inside (0, 1), or there is not one outcome per
+            probability.
 
     References:
         Angelopoulos, Bates, Fisch, Lei and Schuster (2022), `Conformal risk control
@@ -56,6 +58,11 @@ def loosest_threshold(
         0.9
     """
     _need_share("error", error)
+    p, won = np.asarray(p, float), np.asarray(won, bool)
+    if not np.all((p > 0) & (p < 1)):
+        raise StatisticsError(
+            f"Probabilities lie inside (0, 1), got {p.tolist()}.\nLeave cells without one out of both."
+        )
     if np.shape(p) != np.shape(won):
         raise StatisticsError(
             f"loosest_threshold needs one outcome per probability, got {np.size(won)} for {np.size(p)}.\n"
@@ -92,7 +99,9 @@ def sequential_threshold(
 
     Raises:
         StatisticsError: If ``error`` is not inside (0, 1).
+        UnknownNameError: If there is no such endpoint.
     """
+    known_endpoint(endpoint)
     _need_share("error", error)
     worst: dict[str, float] = {}
     for answers in held.values():
@@ -140,13 +149,20 @@ def wrong_answer_bound(wrong: int, answered: int, *, confidence: float = 0.95) -
             f"wrong_answer_bound needs 0 <= wrong <= answered and an answer, got {wrong} of {answered}.\n"
             "A rule that never answers has no error rate."
         )
-    ways = [math.comb(answered, k) for k in range(wrong + 1)]
+    # in logarithms: the counts themselves overflow from about a thousand answers on
+    ways = np.array([_log_ways(answered, k) for k in range(wrong + 1)])
+    right = answered - np.arange(wrong + 1)
     low, high = wrong / answered, 1.0
     while high - low > 1e-12:
         q = (low + high) / 2
-        at_most = sum(c * q**k * (1 - q) ** (answered - k) for k, c in enumerate(ways))
+        at_most = float(np.exp(ways + np.arange(wrong + 1) * math.log(q) + right * math.log1p(-q)).sum()) if q < 1 else 0.0  # fmt: skip
         low, high = (q, high) if at_most >= 1 - confidence else (low, q)
     return high
+
+
+def _log_ways(n: int, k: int) -> float:
+    """Return ln C(n, k)."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def _count(real: float) -> int:

@@ -13,8 +13,23 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from triplepoint.errors import unknown_name
+
 Endpoint = Literal["fixed_step", "best_checkpoint"]
 ENDPOINTS: tuple[Endpoint, ...] = ("fixed_step", "best_checkpoint")
+
+
+def known_endpoint(name: str) -> Endpoint:
+    """Return an endpoint's name.
+
+    Raises:
+        UnknownNameError: If there is none of that name.
+    """
+    if name not in ENDPOINTS:
+        raise unknown_name("endpoint", str(name), ENDPOINTS)
+    return name
+
+
 LOOKS = (100, 250, 500, 1000)
 """Steps at which a screen may look."""
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from triplepoint.errors import StatisticsError
+from triplepoint.errors import StatisticsError, unknown_name
 from triplepoint.evidence.cells import BenchmarkCell, Endpoint
 
 By = Literal["group", "scale", "op", "corpus"]
@@ -97,7 +97,10 @@ def held_out(rule: Rule, cells: Sequence[BenchmarkCell], *, look: int, by: By) -
 
     Raises:
         StatisticsError: If all cells are in one fold, which leaves none to fit on.
+        UnknownNameError: If there is no such ``by``.
     """
+    if by not in KEYS:
+        raise unknown_name("way to hold out", str(by), KEYS)
     known = [cell for cell in cells if cell.truth is not None]
     folds = sorted({KEYS[by](cell) for cell in known})
     if len(folds) < 2:

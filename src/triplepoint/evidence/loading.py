@@ -12,6 +12,10 @@ from triplepoint.evidence.cells import BenchmarkCell, Setting, Trajectory, Truth
 from triplepoint.runs import read_rows
 
 RUNS, CELLS = "runs.parquet", "cells.parquet"
+COLUMNS = {
+    RUNS: {"run", "seed", "diverged_at", "metric", "step", "value"},
+    CELLS: {"name", "candidate", "op", "setting", "baseline_runs", "candidate_runs", "truth"},
+}
 CURVES = ("s1", "train_loss", "val_loss")
 """Metrics of every evaluation; all others are of the looks."""
 
@@ -33,12 +37,35 @@ def benchmark_from(folder: str | Path) -> list[BenchmarkCell]:
         folder: With both tables.
 
     Raises:
-        DataError: If a cell names a run that is not there.
-        RunFolderError: If a table is missing or damaged.
+        DataError: If a table is missing or empty, or lacks something, or a cell names a run that is not there.
+        RunFolderError: If a table cannot be read.
     """
     folder = Path(folder)
-    runs = _trajectories(read_rows(folder / RUNS))
-    return [_cell(row, runs) for row in read_rows(folder / CELLS)]
+    tables = {name: _rows(folder / name, columns) for name, columns in COLUMNS.items()}
+    try:
+        runs = _trajectories(tables[RUNS])
+        return [_cell(row, runs) for row in tables[CELLS]]
+    except DataError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"The benchmark in {folder} is not as this version writes it: {type(error).__name__} {error}.\n"
+            "Build both tables again."
+        ) from error
+
+
+def _rows(path: Path, columns: set[str]) -> list[dict]:
+    if not path.is_file():
+        raise DataError(
+            f"There is no table {path}.\nGive the folder that holds {RUNS} and {CELLS}."
+        )
+    rows = read_rows(path)
+    missing = sorted(columns - rows[0].keys()) if rows else []
+    if not rows or missing:
+        raise DataError(
+            f"{path} has no {f'column {missing[0]}' if rows else 'rows'}.\nBuild both tables again."
+        )
+    return rows
 
 
 def _trajectories(rows: list[dict]) -> dict[str, Trajectory]:

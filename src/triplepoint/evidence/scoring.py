@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from triplepoint.errors import StatisticsError
-from triplepoint.evidence.cells import Endpoint
+from triplepoint.evidence.cells import Endpoint, known_endpoint
 from triplepoint.evidence.folds import Held
 from triplepoint.statistics import (
     BrierParts,
@@ -114,11 +114,14 @@ def score(
         seed: Of those draws.
 
     Raises:
-        StatisticsError: If ``least`` is below 1.
+        StatisticsError: If ``least`` or ``resamples`` is below 1.
+        UnknownNameError: If there is no such endpoint.
     """
-    if least < 1:
+    known_endpoint(endpoint)
+    if min(least, resamples) < 1:
         raise StatisticsError(
-            f"A class needs at least 1 cell to be compared, got least={least}.\nTry 10."
+            f"A class needs at least 1 cell and an interval 1 draw, got least={least}, resamples={resamples}.\n"
+            f"Try least={LEAST}, resamples={RESAMPLES}."
         )
     clear = [one for one in held if one.cell.truth[endpoint].clear]
     won = np.array([one.cell.truth[endpoint].winner == "candidate" for one in clear], bool)
@@ -185,6 +188,9 @@ def risk_coverage(p: Float[np.ndarray, " cell"], right: Cells) -> list[tuple[flo
         p: P(candidate wins).
         right: Whether the answer to the cell is right.
 
+    Raises:
+        StatisticsError: If there is not one answer per probability.
+
     Example:
         >>> risk_coverage(np.array([0.9, 0.1, 0.6, 0.6]), np.array([True, True, True, False]))
         [(0.5, 0.0), (1.0, 0.25)]
@@ -213,6 +219,10 @@ def _blocks(
     p: Float[np.ndarray, " cell"], right: Cells
 ) -> tuple[Int[np.ndarray, " block"], Int[np.ndarray, " block"]]:
     """Return how many cells are equally sure, the surest first, and how many of them are wrong."""
+    if np.shape(p) != np.shape(right):
+        raise StatisticsError(
+            f"There must be one answer per probability, got {np.size(right)} for {np.size(p)}.\nGive both of the same cells."
+        )
     # 0.9 and 0.1 are equally sure, but for the last bits
     _, place = np.unique(-np.round(np.abs(p - 0.5), 12), return_inverse=True)
     return np.bincount(place), np.bincount(place, weights=~right).astype(int)

@@ -8,6 +8,7 @@ import statistics
 import numpy as np
 from jaxtyping import Float
 
+from triplepoint.errors import StatisticsError
 from triplepoint.evidence.cells import ENDPOINTS, Endpoint, Truth
 from triplepoint.statistics import paired_relative_interval
 
@@ -24,12 +25,19 @@ def truth_of(candidate: list[Losses], baseline: list[Losses]) -> dict[Endpoint, 
         candidate: Validation losses of each seed's run, nats per token, to the planned end.
         baseline: The same, of the same seeds on the same windows.
 
+    Raises:
+        StatisticsError: If there is no run, or one arm has more runs than the other.
+
     Example:
         >>> base = np.array([[3.0, 3.2], [2.0, 2.2], [2.4, 2.6]])  # over-fits
         >>> truth = truth_of([0.9 * base[[0, 1, 1]]], [base])
         >>> {k: (round(t.delta_rel, 3), t.winner) for k, t in truth.items()}
         {'fixed_step': (-0.244, 'candidate'), 'best_checkpoint': (-0.1, 'candidate')}
     """
+    if len(candidate) != len(baseline) or not candidate:
+        raise StatisticsError(
+            f"A cell needs a pair of runs per seed, got {len(candidate)} and {len(baseline)}.\nGive runs of the same seeds."
+        )
     return {endpoint: _at(endpoint, candidate, baseline) for endpoint in ENDPOINTS}
 
 

@@ -50,7 +50,7 @@ def candidate_rows(verdict: Mapping, criterion: str | None) -> list[Row]:
         Row("Verdict", "", [Cell("reference"), *(_verdict_cell(c) for c in candidates)]),
         *(_endpoint_row(name, baseline, candidates, scale, criterion) for name in ENDPOINTS),
         Row("Forecast at the planned end", "", [SILENT, *(_forecast_cell(c, scale) for c in candidates)]),
-        Row("The plan in miniature", "carried on to full size", [SILENT, *(_miniature_cell(c, scale) for c in candidates)]),
+        Row("The plan in miniature", "at small sizes; the sign is all that it tells", [SILENT, *(_miniature_cell(c, scale) for c in candidates)]),
         _pair_row("Speed ratio r", "S1 the baseline needs for the candidate's training loss / S1 the "
                   "candidate needed; below 1: behind",
                   candidates, "speed_ratio", "break_even_speed_ratio", as_.ratio),
@@ -119,7 +119,7 @@ def _forecast_cell(candidate: Mapping, scale: float) -> Cell:
     value, interval = forecast.get("delta_rel"), forecast.get("interval")
     low_high = as_.change_interval(interval)
     parts = [f"95 %: {low_high}"] if low_high else []
-    if as_.known(forecast.get("probability")):
+    if as_.known(forecast.get("probability")) and forecast.get("where") != "outside":
         parts.append(
             f"lower than the baseline with probability {as_.share(forecast['probability'])}"
         )
@@ -131,8 +131,10 @@ def _miniature_cell(candidate: Mapping, scale: float) -> Cell:
     if not small:
         return Cell()
     sizes = [f"{as_.change(s.get('delta_rel'))} at 1/{s['k']:.3g}" for s in small.get("sizes") or []]  # fmt: skip
-    trusted = "sign trusted" if small.get("trusted") else "sign not trusted"
-    return Cell(as_.change(small.get("delta_rel")), "\n".join([*sizes, trusted]), _forest(small.get("delta_rel"), None, scale))  # fmt: skip
+    told = "candidate lower" if small.get("winner") == "candidate" else "candidate higher"
+    main = told if small.get("trusted") else "no trusted sign"
+    nearest = small["sizes"][-1].get("delta_rel") if small.get("sizes") else None
+    return Cell(main, "\n".join(sizes), _forest(nearest, None, scale))
 
 
 def forest_scale(candidates: Sequence[Mapping]) -> float:

@@ -25,11 +25,11 @@ def load_baseline_run(path: Path, *, plan: Plan, baseline: Mapping[str, Any]) ->
     """
     run = load_arm(path)
     found = told_of(run.facts)
-    for name, ours in baseline.items():
+    for name, ours in {**baseline, **_planned(plan)}.items():
         if found.get(name) != ours:
             raise RunFolderError(
-                f"--baseline-run {path} is another baseline's: its {name} was {found.get(name)}, here {ours}.\n"
-                "Give a run of the same model on the same text, with the same --batch and --context."
+                f"--baseline-run {path} is another baseline's: its {name} was {_said(found.get(name))}, here {_said(ours)}.\n"
+                "Give a run of the same model on the same text, trained as the plan is, or state its training as the plan."
             )
     if run.outcome == "diverged":
         raise RunFolderError(
@@ -41,12 +41,30 @@ def load_baseline_run(path: Path, *, plan: Plan, baseline: Mapping[str, Any]) ->
             f"--baseline-run {path} ended at step {run.last_step}, before the plan's {plan.steps}.\n"
             f"Give one of at least {plan.steps} steps, or --planned-steps {run.last_step}."
         )
+    if plan.schedule != "constant" and run.facts["asked"]["recipe"]["steps"] != plan.steps:
+        raise RunFolderError(
+            f"--baseline-run {path} was planned for {run.facts['asked']['recipe']['steps']} steps, here {plan.steps}: "
+            "its rate fell at another pace.\nGive one of as many steps, or state its steps as the plan's."
+        )
     return run
+
+
+def _planned(plan: Plan) -> dict[str, Any]:
+    """Return what of a plan an earlier run of it must have."""
+    return {
+        "peak rate": plan.lr, "schedule": plan.schedule, "warm-up": plan.warmup, "weight decay": plan.weight_decay,
+        "precision": plan.precision,
+    }  # fmt: skip
+
+
+def _said(value: Any) -> str:
+    return "the model's own" if value is None else str(value)
 
 
 def told_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what tells one baseline from another, from a run's manifest: name -> value."""
     asked, data = facts.get("asked", {}), facts.get("data") or {}
+    recipe = asked.get("recipe", {})
     counts = {k: v for k, v in facts.get("model", {}).items() if k.startswith("params_")}
     return {
         "op": asked.get("op"),
@@ -55,4 +73,10 @@ def told_of(facts: Mapping[str, Any]) -> dict[str, Any]:
         "changes": asked.get("changes"),
         "parameters": counts.get("params_total"),
         "tokens per step": facts.get("tokens_per_step"),
+        "dropout": asked.get("dropout"),
+        "peak rate": recipe.get("lr"),
+        "schedule": recipe.get("schedule"),
+        "warm-up": recipe.get("warmup"),
+        "weight decay": recipe.get("weight_decay"),
+        "precision": recipe.get("precision"),
     }

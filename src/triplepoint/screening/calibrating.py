@@ -20,11 +20,11 @@ from triplepoint.runs import RunFolder, read_json, write_arrays, write_json
 from triplepoint.screening.arms import Arms
 from triplepoint.screening.candidates import Candidates
 from triplepoint.screening.judging import Judge
-from triplepoint.screening.learning import finished_cells
 from triplepoint.screening.looks import Look, Looks, keep_looks, taken_in
 from triplepoint.screening.miniature_evidence import MiniatureEvidence
 from triplepoint.screening.plans import CRITERIA, Plan
 from triplepoint.screening.recording import VERDICT_DEFINITIONS, verdict_records
+from triplepoint.screening.rulebook import RuleBook, shipped
 from triplepoint.screening.trials import Calibrated, Calibration, RunTrials, spent_seconds
 from triplepoint.screening.verdicts import Verdict
 from triplepoint.sweeps import (
@@ -32,6 +32,9 @@ from triplepoint.sweeps import (
     ArmRun,
     versions,
 )
+
+MINIATURES = "miniatures.json"
+"""What the plan in miniature showed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,8 @@ class Screen:
     criterion: str
     tie_margin: float
     command: str
+    book: RuleBook
+    """The rule and its record."""
     baseline_run: ArmRun | None = None
     """A finished run of the baseline to the plan's end."""
     learned: Path | None = None
@@ -62,9 +67,9 @@ class Screen:
         """Whether the folder holds the answer: from as long a calibration, and from nothing but that."""
         if self.folder.state != "finished" or not (self.folder.path / "verdict.json").exists():
             return False
-        facts = read_json(self.folder.manifest_path)
-        if any([*facts.get("judged_with", {}).values(), *self._judged_with.values()]):
-            return False  # what else it is judged with may have changed
+        facts, ours = read_json(self.folder.manifest_path), self._judged_with
+        if facts.get("judged_with", {}) != ours or ours["baseline_run"] or ours["learned"]:
+            return False  # what else it is judged with is not the same, or may have changed
         if self.looks.confidence is None:
             return facts["plan"]["calibration_steps"] >= self.looks.last
         taken = taken_in(self.folder.path)
@@ -73,10 +78,6 @@ class Screen:
     def run(self, run_trials: RunTrials) -> Verdict:
         """Train and judge until it is sure, and write everything."""
         start = time.monotonic()
-        if self.learned is not None:
-            finished_cells(
-                self.learned
-            )  # refused before anything is trained, where there is nothing to learn
         calibration = Calibration(
             candidates=self.candidates, base=self.base, seeds=self.seeds, lr_grid=self.lr_grid
         )
@@ -84,7 +85,8 @@ class Screen:
         for steps in self.looks.left(taken):
             found = calibration.run(run_trials, until=steps)
             spent = spent_seconds(found.arms.values(), time.monotonic() - start)
-            verdict = self._judge(found.arms).verdict(spent_s=spent, notes=found.notes)
+            notes = [*found.notes, *self._learned_notes()]
+            verdict = self._judge(found.arms).verdict(spent_s=spent, notes=notes)
             look = Look(
                 steps=steps,
                 verdict=verdict.verdict,
@@ -96,14 +98,35 @@ class Screen:
             self.looked(look)
             if look.sure:
                 break
-        if self.miniatures is not None:
-            small = self.miniatures()
-            write_json(self.folder.path / "miniatures.json", small.to_dict())
+        small, told = self._small(verdict)
+        if small is not None:
             judge = self._judge(found.arms, small)
-            verdict = judge.verdict(spent_s=spent + small.seconds, notes=found.notes)
-        verdict = dataclasses.replace(verdict, cost={**verdict.cost, **self._saved(taken, found)})
+            verdict = judge.verdict(spent_s=spent + small.seconds, notes=notes)
+        verdict = dataclasses.replace(
+            verdict,
+            cost={**verdict.cost, **self._saved(taken, found, small)},
+            notes=[*verdict.notes, *told],
+        )
         self._write(verdict, found.arms)
         return verdict
+
+    def _small(self, verdict: Verdict) -> tuple[MiniatureEvidence | None, list[str]]:
+        """Train the plan in miniature where it is asked for and can change a word; else say why not."""
+        kept = self.folder.path / MINIATURES
+        if self.miniatures is None:
+            kept.unlink(missing_ok=True)
+            return None, []
+        if all(c.verdict == "unsafe" for c in verdict.candidates):
+            return None, ["Nothing was trained in miniature: no candidate is left to decide about."]
+        small = self.miniatures()
+        write_json(kept, small.to_dict())
+        return small, []
+
+    def _learned_notes(self) -> list[str]:
+        if self.learned is None:
+            return []
+        more = len(self.book.cells) - len(shipped().cells)
+        return [f"The rule was fitted on {more} finished cells of {self.learned} as well."]
 
     def _judge(self, arms: Mapping[str, Arms], small: MiniatureEvidence | None = None) -> Judge:
         baseline = arms[self.candidates.baseline]
@@ -118,19 +141,22 @@ class Screen:
             tokens_per_step=facts["tokens_per_step"],
             confidence=self.looks.confidence,
             baseline_run=self.baseline_run,
-            learned=self.learned,
+            book=self.book,
             miniatures=small,
         )
 
-    def _saved(self, taken: list[Look], found: Calibrated) -> dict[str, Any]:
+    def _saved(
+        self, taken: list[Look], found: Calibrated, small: MiniatureEvidence | None
+    ) -> dict[str, Any]:
         """Say what was looked at, and how much less was trained than every arm and seed to the plan's end."""
         whole = self.plan.steps * self.seeds * len(found.arms)
+        trained = found.trained_steps + (small.share * self.plan.steps if small else 0.0)
         return {
             "looks": [{"steps": look.steps, "verdict": look.verdict} for look in taken],
             "steps": taken[-1].steps,
             "max_steps": self.looks.last,
             "confidence": self.looks.confidence,
-            "saved_share": 1 - found.trained_steps / whole,
+            "saved_share": 1 - trained / whole,
         }
 
     @property
@@ -138,7 +164,7 @@ class Screen:
         return {
             "baseline_run": self.baseline_run and str(self.baseline_run.path),
             "learned": self.learned and str(self.learned),
-            "miniatures": self.miniatures and "miniatures.json",
+            "miniatures": self.miniatures and MINIATURES,
         }
 
     def _write(self, verdict: Verdict, arms: Mapping[str, Arms]) -> None:

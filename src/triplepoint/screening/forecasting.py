@@ -13,7 +13,7 @@ from triplepoint.screening.arms import Arms
 from triplepoint.screening.lateness import Outlook
 from triplepoint.screening.latents import QUANTITIES
 from triplepoint.screening.nearness import Nearness
-from triplepoint.screening.plans import Plan
+from triplepoint.screening.plans import TIE_MARGIN, Plan
 from triplepoint.screening.rule import FittedRule, Forecast, s1_end
 from triplepoint.screening.rulebook import CellRecord, RuleBook, Track
 from triplepoint.sweeps import ArmRun
@@ -40,13 +40,10 @@ class EndpointForecast:
     baseline_loss: float
     baseline_interval: tuple[float, float]
 
-    @property
-    def apart(self) -> bool:
-        """Whether the two arms' own intervals do not overlap."""
-        return (
-            self.loss_interval[0] > self.baseline_interval[1]
-            or self.loss_interval[1] < self.baseline_interval[0]
-        )
+    def apart(self, margin: float) -> bool:
+        """Whether the two arms' own intervals do not overlap, and their difference is surely beyond the tie margin."""
+        (low, high), (below, above) = self.loss_interval, self.baseline_interval
+        return (low > above or high < below) and (self.interval[0] > margin or self.interval[1] < -margin)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,6 +95,7 @@ class Forecaster:
         tokens_per_step: Tokens of one step.
         plateau: Validation loss of unigram frequencies.
         baseline_run: A finished run of the baseline to the plan's end.
+        margin: Share of the baseline's loss within which arms are equal.
     """
 
     def __init__(
@@ -110,7 +108,9 @@ class Forecaster:
         tokens_per_step: int,
         plateau: float,
         baseline_run: ArmRun | None = None,
+        margin: float = TIE_MARGIN,
     ):
+        self.margin = margin
         self.book, self.plan, self.baseline = book, plan, baseline
         self.parameters, self.tokens, self.plateau = parameters, tokens_per_step, plateau
         self.baseline_run = baseline_run
@@ -125,7 +125,7 @@ class Forecaster:
         rule = widened(
             self.book.rules[self.look], 1.0 if nearness.where == "inside" else nearness.ratio
         )
-        found = rule.forecast(cell)
+        found = rule.forecast(cell, margin=self.margin)
         if found.outlook is None:
             return None
         family = cell.setting.architecture.partition(" ")[0]
@@ -143,7 +143,8 @@ class Forecaster:
     def _cell(self, arm: Arms) -> BenchmarkCell:
         baselines = [trajectory_of(run) for run in self.baseline.runs]
         if self.baseline_run is not None:
-            baselines = [trajectory_of(self.baseline_run)] * len(baselines)
+            whole = trajectory_of(self.baseline_run).until(self.plan.steps)
+            baselines = [joined(beginning, whole) for beginning in baselines]
         return BenchmarkCell(
             name=arm.name, candidate=_told(arm, self.baseline), op=_op(arm), setting=self._setting(arm),
             baseline_runs=tuple(baselines), candidate_runs=tuple(trajectory_of(run) for run in arm.runs), truth=None,
@@ -177,6 +178,15 @@ def trajectory_of(run: ArmRun) -> Trajectory:
     return Trajectory(
         seed=run.seed, steps=steps, s1=np.interp(steps, at, clock), train=losses["train_loss"], val=losses["val_loss"],
         series={}, outcome=run.outcome, diverged_at=run.diverged_at,
+    )  # fmt: skip
+
+
+def joined(beginning: Trajectory, whole: Trajectory) -> Trajectory:
+    """Return a calibration's curve, and from where it ends that of a finished run of the same plan."""
+    rest = whole.s1 > beginning.s1[-1]
+    return dataclasses.replace(
+        beginning,
+        **{name: np.concatenate([getattr(beginning, name), getattr(whole, name)[rest]]) for name in ("steps", "s1", "train", "val")},
     )  # fmt: skip
 
 
@@ -255,7 +265,9 @@ def facts_of(
          "winner": cells[n.number].truth[criterion].winner}
         for n in forecast.nearness.nearest
     ]  # fmt: skip
-    stopping = {"what": "stopping the baseline at its best checkpoint", "fixed_step": forecast.early_stopping, "best_checkpoint": 0.0}  # fmt: skip
+    # nothing to stop early where it does not over-fit: what is left then is noise
+    gained = forecast.early_stopping if forecast.onset_epoch else 0.0
+    stopping = {"what": "stopping the baseline at its best checkpoint", "fixed_step": gained, "best_checkpoint": 0.0}  # fmt: skip
     return {
         **dataclasses.asdict(forecast.endpoints[criterion]),
         "look": forecast.look,
@@ -274,7 +286,7 @@ def facts_of(
 def alternatives(
     forecast: PlanForecast, cells: Sequence[CellRecord], *, count: int = 3
 ) -> list[dict[str, Any]]:
-    """Return what else was measured near this plan: regularised baselines of the nearest groups.
+    """Return what else did better near this plan, at one endpoint at least: regularised baselines of the nearest groups.
 
     Args:
         forecast: Of the plan.
@@ -282,7 +294,12 @@ def alternatives(
         count: At most so many.
     """
     near = {cells[n.number].setting.group for n in forecast.nearness.nearest}
-    kept = [c for c in cells if c.setting.group in near and c.regularised]
+    if forecast.nearness.where == "outside":
+        return []
+    kept = [
+        c for c in cells
+        if c.setting.group in near and c.regularised and any(t.winner == "candidate" for t in c.truth.values())
+    ]  # fmt: skip
     return [
         {**_named(c), "what": c.candidate, **{e: c.truth[e].delta_rel for e in ENDPOINTS}}
         for c in kept[:count]

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from triplepoint.evidence import benchmark
 from triplepoint.phases import Judgement, judge_arm, plateau_exit_step
 from triplepoint.published import Facts, apply_rules
 from triplepoint.screening import clocks, reasons, words
 from triplepoint.screening.arms import Arms
 from triplepoint.screening.forecasting import Forecaster, PlanForecast, facts_of
-from triplepoint.screening.learning import finished_cells
 from triplepoint.screening.miniature_evidence import MiniatureEvidence
 from triplepoint.screening.plans import TIE_MARGIN, Plan
 from triplepoint.screening.rulebook import RuleBook, shipped
@@ -45,7 +41,7 @@ class Judge:
         tokens_per_step: Tokens of one step.
         confidence: Least probability of an answer; None for the rule's own threshold.
         baseline_run: A finished run of the baseline to the plan's end, where there is one.
-        learned: Folder of finished runs that the rule is fitted on as well.
+        book: The rule and its record.
         miniatures: The whole plan at small sizes, where it was trained.
     """
 
@@ -61,11 +57,11 @@ class Judge:
         tie_margin: float = TIE_MARGIN,
         confidence: float | None = None,
         baseline_run: ArmRun | None = None,
-        learned: Path | None = None,
+        book: RuleBook | None = None,
         miniatures: MiniatureEvidence | None = None,
     ):
         self.miniatures = miniatures
-        self.confidence, self.baseline_run, self.learned = confidence, baseline_run, learned
+        self.confidence, self.baseline_run = confidence, baseline_run
         self.plan, self.baseline, self.candidates = plan, baseline, candidates
         self.criterion, self.margin = criterion, tie_margin
         self.parameters, self.tokens = parameters, tokens_per_step
@@ -76,7 +72,7 @@ class Judge:
         self.plan_facts = self._plan_facts()
         self.baseline_diverged = baseline.diverged_at()
         self.baseline_exit = self._exit(baseline)
-        self.book = shipped() if learned is None else _learned(learned)
+        self.book = shipped() if book is None else book
         self.forecaster = self._forecaster()
 
     def verdict(self, *, spent_s: float, notes: Sequence[str] = ()) -> Verdict:
@@ -114,6 +110,7 @@ class Judge:
         return Forecaster(
             book=self.book, plan=self.plan, baseline=self.baseline, parameters=self.parameters,
             tokens_per_step=self.tokens, plateau=self.plateau["val"], baseline_run=self.baseline_run,
+            margin=self.margin,
         )  # fmt: skip
 
     # -- plan, baseline, cost --------------------------------------------------------------------------
@@ -208,6 +205,11 @@ class Judge:
     def _notes(self) -> list[str]:
         notes = []
         seeds = len(self.baseline.runs)
+        if self.miniatures is not None:
+            notes.append(
+                "The plans in miniature have one seed and the plan's rate, and their errors are of the windows alone. "
+                + " ".join(self.miniatures.notes)
+            )
         if seeds == 1:
             notes.append(
                 "One seed: the intervals cover the windows only and say nothing about another seed."
@@ -362,8 +364,15 @@ class Judge:
         """Return what the plan in miniature says of a candidate, with how often such a sign was right."""
         if self.miniatures is None:
             return None
-        record = self.book.miniature[self.criterion].facts
-        return {**self.miniatures.facts(arm.name, self.criterion), "record": record}
+        found, record = self.miniatures.facts(arm.name, self.criterion), self.book.miniature
+        if found["winner"] is None:
+            return {**found, "record": None, "decides": False}
+        family = str(arm.runs[0].facts["asked"].get("size")).partition("-")[0]
+        beyond = all(abs(size["delta_rel"]) > self.margin for size in found["sizes"])
+        return {
+            **found, "record": record.track(self.criterion, found["winner"]).facts,
+            "decides": beyond and record.decides(self.criterion, found["winner"], family),
+        }  # fmt: skip
 
     # -- the word --------------------------------------------------------------------------------------
 
@@ -395,8 +404,9 @@ class Judge:
         if self.measured:
             return self._measured_word(counted)
         word, why = self._forecast_word(forecast)
-        if self._exit(arm) is None:  # how a model starts is not seen in miniature
-            return word, f"{why}; {phase.phase}: {phase.reason}"
+        if self._exit(arm) is None:
+            unheeded = "; the plan in miniature is not heeded, since how a model starts changes with size" if shrunk else ""  # fmt: skip
+            return word, f"{why}; {phase.phase}: {phase.reason}{unheeded}"
         return _beside_miniature(word, why, shrunk)
 
     def _measured_word(self, counted: Comparison) -> tuple[Word, str]:
@@ -423,18 +433,21 @@ class Judge:
         if forecast is None:
             return "undecided", words.why_no_forecast(self.plan_facts)
         end = forecast.endpoints[self.criterion]
-        better = end.probability > 0.5
+        better = end.delta_rel < -self.margin
         told = reasons.forecast(end, forecast)
         if forecast.nearness.where == "outside":
-            if not end.apart:
+            if not end.apart(self.margin):
                 return "undecided", f"{told}; {reasons.outside(forecast)}"
-            return (
-                "replace" if end.delta_rel < 0 else "keep"
-            ), f"{told}: the arms' own intervals do not meet"
+            return ("replace" if better else "keep"), f"{told}: the arms' own intervals do not meet"
         sure = max(end.probability, 1 - end.probability)
         if not (end.answered if self.confidence is None else sure > self._least()):
             return "undecided", f"{told}: not sure enough to answer"
-        return ("replace" if better else "keep"), told
+        if end.probability > 0.5 and not better:
+            return (
+                "keep",
+                f"{told}: not better by more than the {100 * self.margin:.1f} % that count as a tie",
+            )
+        return ("replace" if end.probability > 0.5 else "keep"), told
 
     def _least(self) -> float:
         """Return the least probability of an answer where several looks are taken: the one asked, or what pays for all."""
@@ -461,15 +474,9 @@ def _beside_miniature(word: Word, why: str, shrunk: Mapping[str, Any] | None) ->
     if shrunk is None:
         return word, why
     why = f"{why}; {reasons.miniature(shrunk)}"
-    if shrunk["winner"] is None:
+    if not shrunk["decides"]:
         return word, why
     says: Word = "replace" if shrunk["winner"] == "candidate" else "keep"
     if word in ("undecided", says):
         return says, why
     return "undecided", f"{why}: the two contradict each other"
-
-
-@cache
-def _learned(folder: Path) -> RuleBook:
-    """Fit the rule on a user's own runs as well; once, however many looks are judged."""
-    return RuleBook.fit([*benchmark(), *finished_cells(folder)], miniature=shipped().miniature)

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from triplepoint.errors import DataError, RunFolderError
-from triplepoint.evidence import BenchmarkCell, Setting, benchmark_from, truth_of
+from triplepoint.evidence import BenchmarkCell, Setting, benchmark, benchmark_from, truth_of
 from triplepoint.evidence.loading import CELLS, RUNS
 from triplepoint.records import Record
-from triplepoint.runs import write_rows
+from triplepoint.runs import identity_of, write_rows
+from triplepoint.screening.rulebook import RuleBook, shipped
 from triplepoint.sweeps import ArmRun, load_arm
 from triplepoint.sweeps.grid import OWN_NORM
 
@@ -89,9 +90,14 @@ class StoredRun:
 
     @property
     def usable(self) -> bool:
-        """Whether it is a run on bytes or tokens of a named size, whose plateau is known."""
-        known = self.facts.get("plateau") and "size" in self.asked and "recipe" in self.asked
-        return bool(known) and self.facts["data"].get("unit") == "byte"
+        """Whether it is a run of a named size on bytes, whose plateau is known and whose losses were measured."""
+        known = self.facts.get("plateau") and {"size", "recipe"} <= self.asked.keys()
+        return (
+            bool(known)
+            and self.asked["size"].partition("-")[0] in OWN_NORM
+            and self.facts["data"].get("unit") == "byte"
+            and set(EVERY) <= {r.metric for r in self.records}
+        )
 
     @property
     def place(self) -> tuple:
@@ -107,15 +113,21 @@ def finished_cells(folder: Path) -> list[BenchmarkCell]:
     """Return the cells that the finished runs in a folder make.
 
     Args:
-        folder: Of run folders, at any depth: a map's, or several.
+        folder: Of run folders, at any depth: a map's, or several. A run that is there twice counts once.
 
     Raises:
-        DataError: If there are no two arms of one comparison.
+        DataError: If there is no such folder, or there are no two arms of one comparison.
     """
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder} {'is a file' if folder.exists() else 'does not exist'}.\n"
+            "Give the folder of finished runs of your own, as a map's."
+        )
+    # by where they are, since all runs of seed 0 of a screen are in folders of one name
     runs = [
-        StoredRun(name=run.path.name, facts=run.facts, records=run.records, arrays=run.arrays)
-        for run in _finished(folder)
-    ]
+        StoredRun(name=run.path.relative_to(folder).as_posix(), facts=run.facts, records=run.records, arrays=run.arrays)
+        for run in {identity_of(run.facts["asked"]): run for run in _finished(folder)}.values()
+    ]  # fmt: skip
     with tempfile.TemporaryDirectory() as tables:
         if not build([run for run in runs if run.usable], Path(tables)):
             raise DataError(
@@ -123,6 +135,17 @@ def finished_cells(folder: Path) -> list[BenchmarkCell]:
                 "Give the folder of a finished map whose grid has the op 'norm' and another."
             )
         return benchmark_from(tables)
+
+
+def learned_book(folder: Path | None) -> RuleBook:
+    """Return the rule as it ships, or fitted on a user's finished runs as well.
+
+    Args:
+        folder: As :func:`finished_cells` takes it; None for the shipped one.
+    """
+    if folder is None:
+        return shipped()
+    return RuleBook.fit([*benchmark(), *finished_cells(folder)], miniature=shipped().miniature)
 
 
 def _finished(folder: Path) -> Iterator[ArmRun]:

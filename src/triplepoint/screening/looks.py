@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from triplepoint.errors import PlanError
+from triplepoint.errors import PlanError, RunFolderError
 from triplepoint.recipes import whole_number
 from triplepoint.runs import read_json, write_json
 from triplepoint.screening.verdicts import Word
@@ -134,7 +134,13 @@ def taken_in(folder: Path) -> list[Look]:
     """Return the looks that a screen has taken, in order."""
     if not (folder / FILE).exists():
         return []
-    return [Look(**row) for row in read_json(folder / FILE)["looks"]]
+    try:
+        return [Look(**row) for row in read_json(folder / FILE)["looks"]]
+    except (KeyError, TypeError) as error:
+        raise RunFolderError(
+            f"{folder / FILE} is damaged: {type(error).__name__} {error}.\n"
+            "Delete it: the looks are taken again, and what was trained is kept."
+        ) from error
 
 
 def keep_looks(folder: Path, taken: Sequence[Look]) -> None:

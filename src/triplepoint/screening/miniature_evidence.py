@@ -17,6 +17,7 @@ from triplepoint.errors import StatisticsError
 from triplepoint.evidence import Truth, truth_of
 from triplepoint.evidence.cells import ENDPOINTS, Endpoint
 from triplepoint.evidence.truth import TIE
+from triplepoint.phases import MARGIN
 from triplepoint.screening.arms import Arms
 from triplepoint.screening.clocks import Curve, delay
 from triplepoint.screening.shrinking import ShrunkPlan
@@ -37,11 +38,13 @@ class Extrapolated:
     """Of that, from the miniatures' own intervals."""
     agree: bool
     """Whether the difference has one sign at every size."""
+    learned: bool = True
+    """Whether every arm of every size has left the unigram plateau in training: before, there is nothing to compare."""
 
     @property
     def trusted(self) -> bool:
-        """Whether its sign may be believed: one at all sizes, and out of reach of 2 SE + 0.02 at the original's."""
-        return self.agree and abs(self.delta_rel) > 2 * self.standard_error + SLACK
+        """Whether its sign may be believed: one at all sizes, of arms that learned, out of 2 SE + 0.02's reach at k = 1."""
+        return self.agree and self.learned and abs(self.delta_rel) > 2 * self.standard_error + SLACK
 
     @property
     def winner(self) -> Literal["candidate", "baseline"] | None:
@@ -51,7 +54,7 @@ class Extrapolated:
         return "candidate" if self.delta_rel < 0 else "baseline"
 
 
-def extrapolate(found: Mapping[float, Truth]) -> Extrapolated:
+def extrapolate(found: Mapping[float, Truth], *, learned: bool = True) -> Extrapolated:
     r"""Carry a difference on to k = 1, as the least-squares line in ln k does.
 
     .. math:: D(1) = \sum_i w_i D_i, \quad w_i = \frac1n - \bar x \frac{x_i - \bar x}{\sum_j (x_j - \bar x)^2},
@@ -61,6 +64,7 @@ def extrapolate(found: Mapping[float, Truth]) -> Extrapolated:
 
     Args:
         found: k -> how the miniatures of that size ended, at one endpoint; two sizes at least.
+        learned: Whether every arm has left the plateau.
 
     Raises:
         StatisticsError: If there are fewer than two sizes.
@@ -88,6 +92,7 @@ def extrapolate(found: Mapping[float, Truth]) -> Extrapolated:
         delta_rel=carried,
         standard_error=math.sqrt(float(weight**2 @ error**2)),
         agree=len(signs) == 1,
+        learned=learned,
     )
 
 
@@ -101,6 +106,8 @@ class MiniaturePair:
     """r at the end. Ratios change with size: measure the real one."""
     offset: float | None
     """c at the end, nats per token: the candidate's validation loss minus the baseline's at equal train loss."""
+    learned: bool
+    """Whether both arms have left the unigram plateau in training."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,10 +154,22 @@ def miniature_of(
         seconds: Spent.
         share: Of a full arm.
     """
-    val, clock = baseline.curve("val_loss"), baseline.clock()
+    if all("val_loss" in run.arrays for run in baseline.runs):
+        clock, train, val = (
+            baseline.clock(),
+            baseline.curve("train_loss"),
+            baseline.curve("val_loss"),
+        )
+        epochs = (
+            np.array(baseline.steps)
+            * shrunk.plan.batch
+            * shrunk.context
+            / shrunk.plan.unique_tokens
+        )
+    else:  # it diverged before it was evaluated
+        clock = train = val = epochs = np.empty(0)
     return Miniature(
-        k=k, width=width, shrunk=shrunk, clock=clock / clock[-1], train=baseline.curve("train_loss"), val=val,
-        onset_epoch=onset_epoch(val, np.array(baseline.steps) * shrunk.plan.batch * shrunk.context / shrunk.plan.unique_tokens),
+        k=k, width=width, shrunk=shrunk, clock=clock / clock[-1:], train=train, val=val, onset_epoch=onset_epoch(val, epochs),
         candidates={arm.name: _pair(baseline, arm) for arm in candidates}, seconds=seconds, share=share,
     )  # fmt: skip
 
@@ -162,19 +181,35 @@ def onset_epoch(val: Curve, epochs: Float[np.ndarray, " evaluation"]) -> float |
         >>> onset_epoch(np.array([3.0, 2.0, 2.5]), np.array([1.0, 2.0, 3.0]))
         2.0
     """
+    if not len(val):
+        return None
     best = int(val.argmin())
     return float(epochs[best]) if val[-1] > (1 + TIE) * val[best] else None
 
 
 def _pair(baseline: Arms, arm: Arms) -> MiniaturePair:
     if any(of.diverged_at() is not None for of in (baseline, arm)):
-        return MiniaturePair(truth=None, speed_ratio=None, offset=None)
+        return MiniaturePair(truth=None, speed_ratio=None, offset=None, learned=False)
     late = delay(
         baseline.clock(), baseline.curve("train_loss"), baseline.curve("val_loss"),
         arm.curve("train_loss"), arm.curve("val_loss"), arm.clock(),
     )  # fmt: skip
     truth = truth_of(list(arm.losses("val_loss")), list(baseline.losses("val_loss")))
-    return MiniaturePair(truth=truth, speed_ratio=late.speed_ratio, offset=late.offset)
+    learned = all(
+        has_learned(arm.losses("train_loss"), arm.runs[0].plateau) for arm in (baseline, arm)
+    )
+    return MiniaturePair(
+        truth=truth, speed_ratio=late.speed_ratio, offset=late.offset, learned=learned
+    )
+
+
+def has_learned(
+    train: Float[np.ndarray, "seed evaluation window"], plateau: Mapping[str, float] | None
+) -> bool:
+    """Return whether every seed has left the unigram plateau in training: by heart counts as well."""
+    if plateau is None:
+        return True
+    return bool(np.all(train.mean(axis=2).min(axis=1) < plateau["train"] - MARGIN))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -198,18 +233,24 @@ class MiniatureEvidence:
         """Return what a verdict keeps of a candidate: its difference at every size, and carried on to the original's."""
         sizes = [
             {"k": m.k, "onset_epoch": m.onset_epoch, "delta_rel": truth and truth[endpoint].delta_rel,
-             "interval": truth and truth[endpoint].interval}
+             "interval": truth and truth[endpoint].interval, "learned": m.candidates[candidate].learned}
             for m in self.miniatures for truth in [m.candidates[candidate].truth]
         ]  # fmt: skip
-        carried = self._judged(candidate, endpoint) or {"delta_rel": None, "trusted": False, "winner": None}  # fmt: skip
+        carried = self._judged(candidate, endpoint) or {"delta_rel": None, "learned": False, "trusted": False, "winner": None}  # fmt: skip
         return {"sizes": sizes, "endpoint": endpoint, **carried}
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be kept of the plan, each said once."""
+        return list(dict.fromkeys(note for m in self.miniatures for note in m.shrunk.notes))
 
     def extrapolated(self, candidate: str, endpoint: Endpoint) -> Extrapolated | None:
         """Return a candidate's difference at the original's size; None where an arm diverged, or there is one size only."""
         found = {m.k: m.candidates[candidate].truth for m in self.miniatures}
         if None in found.values() or len(found) < 2:
             return None
-        return extrapolate({k: truth[endpoint] for k, truth in found.items()})
+        learned = all(m.candidates[candidate].learned for m in self.miniatures)
+        return extrapolate({k: truth[endpoint] for k, truth in found.items()}, learned=learned)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON has it, the extrapolations by candidate and endpoint included."""

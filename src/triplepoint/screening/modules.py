@@ -20,6 +20,7 @@ from triplepoint.runs import RunFolder
 from triplepoint.screening.baseline_run import load_baseline_run
 from triplepoint.screening.calibrating import Screen, checked_settings
 from triplepoint.screening.candidates import Candidates, as_arms
+from triplepoint.screening.learning import learned_book
 from triplepoint.screening.looks import Looks
 from triplepoint.screening.plans import TIE_MARGIN, Arm, Plan, calibration_recipe
 from triplepoint.screening.trials import Trial
@@ -126,10 +127,11 @@ def screen(
         earlier = baseline_run and load_baseline_run(
             Path(baseline_run), plan=plan, baseline={"source": source, "changes": _told(Arm())}
         )
+        book = learned_book(learned and Path(learned))
         with RunFolder(root, asked=asked, kind="screen") as folder:
             run = Screen(
                 folder=folder, candidates=checked, plan=plan, base=base, looks=looks, seeds=seeds, lr_grid=lr_grid,
-                criterion=criterion, tie_margin=tie_margin, command="triplepoint.screen(...)", baseline_run=earlier,
+                criterion=criterion, tie_margin=tie_margin, command="triplepoint.screen(...)", book=book, baseline_run=earlier,
                 learned=learned and Path(learned),
             )  # fmt: skip
             return run.run(run_trials)

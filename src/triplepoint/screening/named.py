@@ -17,6 +17,7 @@ from triplepoint.runs import RunFolder
 from triplepoint.screening.baseline_run import load_baseline_run
 from triplepoint.screening.calibrating import Screen, checked_settings
 from triplepoint.screening.candidates import Candidates, as_arms
+from triplepoint.screening.learning import learned_book
 from triplepoint.screening.looks import Look, Looks
 from triplepoint.screening.miniatures import miniatures_of
 from triplepoint.screening.plans import TIE_MARGIN, Plan, calibration_recipe
@@ -121,27 +122,33 @@ def screen_model(
 
     plan = dataclasses.replace(plan, unique_tokens=plan.unique_tokens or corpus.train.numel())
     earlier = baseline_run and load_baseline_run(
-        baseline_run, plan=plan, baseline=_baseline_facts(built, corpus, data, plan)
+        baseline_run, plan=plan, baseline=_baseline_facts(built, corpus, data, plan, dropout)
     )
     if miniature and plan.steps <= looks.last:
         raise PlanError(
             f"The calibration is the whole plan of {plan.steps} steps: there is nothing left for a miniature to tell.\n"
             "Leave --miniature out, or give a shorter --steps."
         )
+    if miniature and lr_grid:
+        raise PlanError(
+            "--miniature trains every arm at the plan's rate, --lr-grid gives each its own: they answer two questions.\n"
+            "Leave one of them out."
+        )
     small = miniature and miniatures_of(
         model, data=data, candidates=list(candidates), plan=plan, dropout=dropout, out=out, workers=workers, watch=watch, started=shrunk,
     )  # fmt: skip
+    book = learned_book(learned)
     with RunFolder(out, asked=asked, kind="screen") as folder:
         run = Screen(
             folder=folder, candidates=checked, plan=plan, base=base, looks=looks, seeds=seeds, lr_grid=lr_grid,
-            criterion=criterion, tie_margin=tie_margin, command=command, baseline_run=earlier, learned=learned,
+            criterion=criterion, tie_margin=tie_margin, command=command, book=book, baseline_run=earlier, learned=learned,
             miniatures=small.train if small else None, looked=looked,
         )  # fmt: skip
         return None if run.answered else run.run(run_trials), folder.path
 
 
 def _baseline_facts(
-    model: nn.Module, corpus: Corpus, data: DataSpec, plan: Plan
+    model: nn.Module, corpus: Corpus, data: DataSpec, plan: Plan, dropout: float
 ) -> dict[str, object]:
     """Return what an earlier run of the baseline must have in its manifest."""
     return {
@@ -149,4 +156,5 @@ def _baseline_facts(
         "text (SHA-256)": corpus.sha256,
         "parameters": parameter_counts(model)["params_total"],
         "tokens per step": plan.batch * data.context,
+        "dropout": dropout,
     }

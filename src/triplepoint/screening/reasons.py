@@ -71,7 +71,7 @@ def forecast(end: EndpointForecast, found: PlanForecast) -> str:
         told = f"forecast too wide to be of use ({interval(end.interval)} at the planned end)"
     else:
         told = f"forecast {percent(end.delta_rel)} at the planned end ({interval(end.interval)})"
-    if found.nearness.where == "outside":
+    if found.nearness.where == "outside" or end.probability == 0.5:
         return told
     side, sure = ("lower", end.probability) if end.probability > 0.5 else ("higher", 1 - end.probability)  # fmt: skip
     return f"{told}, {side} than the baseline with probability {100 * sure:.0f} %"
@@ -84,13 +84,18 @@ def miniature(facts: Mapping[str, Any]) -> str:
         return "in miniature an arm diverged"
     each = ", ".join(f"{percent(s['delta_rel'])} at 1/{s['k']:.3g}" for s in sizes)
     told = f"the whole plan in miniature: {each}"
+    if not facts["learned"]:
+        return f"{told}, with an arm that has not left the unigram plateau: nothing to compare"
     if not facts["trusted"]:
         return f"{told}, which do not tell the sign at full size"
+    told = f"{told}, the same sign on the line to full size"
     track = facts["record"]
+    if not track["answered"]:
+        return f"{told}; no plan of the benchmark gave this answer, so it decides nothing"
     low, high = track["interval"]
-    return (
-        f"{told}, so {percent(facts['delta_rel'])} at full size; such a sign was right in {track['right']} of "
-        f"{track['answered']} plans of small models ({100 * low:.0f} to {100 * high:.0f} %)"
+    right = f"such an answer was right in {track['right']} of {track['answered']} plans ({100 * low:.0f} to {100 * high:.0f} %)"
+    return f"{told}; {right}, of GPT-2 style models up to 0.8M" + (
+        "" if facts["decides"] else ", so it decides nothing here"
     )
 
 
@@ -154,7 +159,8 @@ def _alternatives(facts: Mapping[str, Any]) -> str:
     told = []
     if stop["fixed_step"] <= -0.005:
         more = ", more than the candidate gains there" if stop["fixed_step"] < facts["endpoints"]["fixed_step"]["delta_rel"] < 0 else ""  # fmt: skip
-        told.append(f"stopping the baseline at its best checkpoint, forecast {percent(stop['fixed_step'])} against its last step{more}")  # fmt: skip
+        how = "measured" if facts["from_baseline_run"] else "forecast"
+        told.append(f"stopping the baseline at its best checkpoint, {how} {percent(stop['fixed_step'])} against its last step{more}")  # fmt: skip
     told += [
         f"{a['what']}, measured in {a['size']} on {count(a['unique_tokens'])} tokens, {percent(a['fixed_step'])} at the last step and "
         f"{percent(a['best_checkpoint'])} at the best checkpoint"

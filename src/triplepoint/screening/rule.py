@@ -30,6 +30,8 @@ from triplepoint.statistics import probability_cap, temperature
 INNER_FOLDS = 5
 WRONG = 0.1
 """Most wrong answers per plan asked that the threshold allows (conformal risk control)."""
+SURE = 1e-9
+"""A probability is never nearer to 0 or 1."""
 LEAST_SURE = 0.7
 """Least probability of any answer, however few wrong ones the benchmark's cells would give below it."""
 
@@ -66,8 +68,13 @@ class FittedRule:
         found = self.forecast(seen)
         return Prediction(p=found.p, answered=found.answered)
 
-    def forecast(self, seen: BenchmarkCell) -> Forecast:
-        """Predict a cell, and keep what the prediction was made of."""
+    def forecast(self, seen: BenchmarkCell, *, margin: float = TIE_MARGIN) -> Forecast:
+        """Predict a cell, and keep what the prediction was made of.
+
+        Args:
+            seen: Both arms' beginning, and the plan.
+            margin: Share of the baseline's loss within which arms are equal; temperature and threshold are fitted at 0.5 %.
+        """
         readings = [r for r in _readings(seen) if r is not None]
         if not readings:
             half: dict[Endpoint, float] = dict.fromkeys(ENDPOINTS, 0.5)
@@ -76,15 +83,19 @@ class FittedRule:
                 why_not="the candidate has not come to a train loss that the baseline had",
             )  # fmt: skip
         ahead = mean_outlook(readings, self.laws, seen.setting)
-        raw = {e: wins(ahead.difference(e), TIE_MARGIN) for e in ENDPOINTS}
+        raw = {e: wins(ahead.difference(e), margin) for e in ENDPOINTS}
         told = {e: tempered(raw[e], self.temperatures[e]) for e in ENDPOINTS}
         return Forecast(
             outlook=ahead,
             p={e: capped(told[e], self.caps[e]) for e in ENDPOINTS},
-            answered={e: max(told[e], 1 - told[e]) >= self.thresholds[e] for e in ENDPOINTS},
+            answered={e: self._answers(e, told[e]) for e in ENDPOINTS},
             readings=tuple(readings),
             why_not=None,
         )
+
+    def _answers(self, endpoint: Endpoint, told: float) -> bool:
+        """Return whether a probability is an answer: never where too few were tested to say as much."""
+        return self.caps[endpoint] >= LEAST_SURE and max(told, 1 - told) >= self.thresholds[endpoint]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +153,7 @@ def tempered(p: float, kappa: float) -> float:
         >>> round(tempered(0.8, 2.0), 4)
         0.9412
     """
-    return 1 / (1 + ((1 - p) / p) ** kappa)
+    return min(max(1 / (1 + ((1 - p) / p) ** kappa), SURE), 1 - SURE)
 
 
 def capped(p: float, cap: float) -> float:

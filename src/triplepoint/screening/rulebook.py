@@ -28,6 +28,8 @@ from triplepoint.screening.rule import FittedRule, LatenessRule
 from triplepoint.statistics import wilson
 
 SHIPPED = Path(__file__).parent / "rulebook.json"
+LEAST_PLANS, LEAST_RIGHT = 5, 0.5
+"""Plans that a sign in miniature needs behind it to decide, and the least lower bound of how often it was right."""
 WRONG = 0.1
 """Most wrong answers per plan asked that the sequential threshold allows, all looks paid for."""
 
@@ -81,6 +83,34 @@ class Track:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class MiniatureRecord:
+    """How often a trusted sign of plans in miniature was right, by what it said."""
+
+    architectures: tuple[str, ...]
+    """Families of the plans."""
+    said: Mapping[Endpoint, Mapping[str, Track]]
+    """Endpoint -> winner that was said (``candidate``, ``baseline``) -> record; its ``cells`` are those it was right for."""
+
+    def track(self, endpoint: Endpoint, winner: str) -> Track:
+        """Return the record of one answer."""
+        return self.said[endpoint][winner]
+
+    def decides(self, endpoint: Endpoint, winner: str, architecture: str) -> bool:
+        """Whether an answer has a record to stand on: enough plans of this family, nearly all right."""
+        track = self.track(endpoint, winner)
+        known = architecture in self.architectures and track.answered >= LEAST_PLANS
+        return known and track.interval[0] >= LEAST_RIGHT
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> MiniatureRecord:
+        """Read it back."""
+        said = {
+            e: {w: Track(**track) for w, track in of.items()} for e, of in values["said"].items()
+        }
+        return cls(architectures=tuple(values["architectures"]), said=said)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RuleBook:
     """The rule at every look, and its record."""
 
@@ -88,7 +118,7 @@ class RuleBook:
     sequential: Mapping[Endpoint, float]
     """Least probability of an answer that may be given at any of the looks."""
     cells: tuple[CellRecord, ...]
-    miniature: Mapping[Endpoint, Track]
+    miniature: MiniatureRecord
     """How often the sign of a plan in miniature, where it was trusted, was the real plan's."""
 
     def look_for(self, steps: int) -> int | None:
@@ -117,7 +147,7 @@ class RuleBook:
         cls,
         cells: Sequence[BenchmarkCell],
         *,
-        miniature: Mapping[Endpoint, Track],
+        miniature: MiniatureRecord,
         by: str = "scale",
     ) -> RuleBook:
         """Fit the rule at every look, and test it with folds held out.
@@ -129,14 +159,14 @@ class RuleBook:
         """
         known = [cell for cell in cells if cell.truth is not None]
         held = {look: held_out(LatenessRule(), known, look=look, by=by) for look in LOOKS}
-        by_cell: dict[str, dict[int, Held]] = {}
+        by_cell: dict[BenchmarkCell, dict[int, Held]] = {}
         for look, answers in held.items():
             for one in answers:
-                by_cell.setdefault(one.cell.name, {})[look] = one
+                by_cell.setdefault(one.cell, {})[look] = one
         return cls(
             rules={look: LatenessRule().fit(known, look) for look in LOOKS},
             sequential={e: sequential_threshold(held, e, error=WRONG) for e in ENDPOINTS},
-            cells=tuple(_record(cell, by_cell[cell.name]) for cell in known),
+            cells=tuple(_record(cell, by_cell[cell]) for cell in known),
             miniature=miniature,
         )
 
@@ -152,7 +182,7 @@ class RuleBook:
             rules={int(look): _rule(rule) for look, rule in values["rules"].items()},
             sequential=values["sequential"],
             cells=tuple(_cell(cell) for cell in values["cells"]),
-            miniature={e: Track(**track) for e, track in values["miniature"].items()},
+            miniature=MiniatureRecord.of(values["miniature"]),
         )
 
 

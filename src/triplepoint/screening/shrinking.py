@@ -10,6 +10,8 @@ from triplepoint.screening.plans import Plan
 
 FEWEST_WINDOWS = 2000
 """Fewer distinct windows than this make a miniature's losses noisy, and its data easier to learn by heart."""
+LEAST_WINDOWS = 16
+"""Fewer than this is no text; the record's smallest miniature has 19."""
 LEAST_CONTEXT = 8
 """Tokens; a shorter window has next to nothing to predict from."""
 OFF = 0.02
@@ -62,10 +64,10 @@ def shrink_plan(plan: Plan, model: Shrunk, *, context: int) -> ShrunkPlan:
     batch = max(1, round(plan.batch / k))
     length = context if plan.batch >= k else round(context * plan.batch / k)
     tokens = round(plan.unique_tokens / k)
-    if length < LEAST_CONTEXT or tokens <= length:
+    few = f"Leave miniatures out: a plan this small is trained in full as cheaply; or give {'a larger batch' if length < LEAST_CONTEXT else 'more tokens'}."
+    if length < LEAST_CONTEXT or tokens < LEAST_WINDOWS * length:
         raise PlanError(
-            f"At 1/{k:.3g} the plan has {tokens} unique tokens, in windows of {length}: too few to train on.\n"
-            "Leave miniatures out: a plan this small is trained in full as cheaply; or give more tokens, or a larger batch."
+            f"At 1/{k:.3g} the plan has {tokens} unique tokens, in windows of {length}: too few to train on.\n{few}"
         )
     small = dataclasses.replace(plan, unique_tokens=tokens, batch=batch)
     kept = (batch * length * plan.unique_tokens) / (plan.batch * context * tokens)

@@ -56,16 +56,17 @@ def tell(
         summary.append(
             f"Next informative look, for {c.arm}: {c.next.what}, about {seconds(c.next.cost_s)} here."
         )
-    summary.append(
-        f"Spent {seconds(cost['spent_s'])}; one planned run would take {seconds(cost['at_stake_s'])} on this machine."
-    )
+    if cost["at_stake_s"]:
+        summary.append(
+            f"Spent {seconds(cost['spent_s'])}; one planned run would take {seconds(cost['at_stake_s'])} on this machine."
+        )
     return headline, [s for s in summary if s]
 
 
 def _basis(criterion: str, plan: Mapping[str, Any]) -> str:
     what = "measured: the calibration is the whole plan" if plan["measured"] else (
         f"from {plan['calibration_steps']} of {plan['steps']} planned steps"
-        + (f", {100 * plan['s1_share']:.2g} % of the plan's cumulative learning rate" if plan["s1_share"] else "")
+        + (f", {100 * plan['s1_share']:.3g} % of the plan's cumulative learning rate" if plan["s1_share"] else "")
     )  # fmt: skip
     return f"Judged at {ENDPOINTS[criterion]}, {what}."
 
