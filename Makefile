@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/triplepoint screen --out runs/demo
+	$(BIN)/triplepoint screen --train-tokens 1500000 --planned-steps 1500 --out runs/demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
