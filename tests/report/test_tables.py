@@ -22,6 +22,32 @@ def test_change_has_sign_interval_and_place(screen):
     assert cell.forest["at"] == round(50 + 46 * 0.031 / (1.3 * 0.031), 1)
 
 
+def test_a_probability_is_shown_where_there_is_one_to_stand_by():
+    def told(**forecast):
+        found = {"op": "dyt", "forecast": {"delta_rel": 0.1, "interval": [0.0, 0.2], **forecast}}
+        return row(candidate_rows({"candidates": [found]}, None), "Forecast").cells[1].sub
+
+    assert "with probability" in told(probability=0.91, where="inside")
+    for silent in ({"probability": 0.5, "where": "mild"}, {"probability": 0.91, "where": "outside"}, {"probability": None}):  # fmt: skip
+        assert "probability" not in told(**silent)
+
+
+def test_a_plan_in_miniature_is_shown_by_its_sign_alone():
+    sizes = [{"k": 15.8, "delta_rel": 0.118}, {"k": 3.99, "delta_rel": 0.163}]
+
+    def told(**small):
+        found = {"op": "dyt", "miniature": {"sizes": sizes, "delta_rel": 0.2, **small}}
+        return row(candidate_rows({"candidates": [found]}, None), "The plan in miniature").cells[1]
+
+    assert told(trusted=True, winner="baseline").main == "candidate higher"
+    assert told(trusted=True, winner="candidate").main == "candidate lower"
+    assert told(trusted=False, winner=None).main == "no trusted sign"
+    assert (
+        told(trusted=False, winner=None).sub.replace("\xa0", " ")
+        == "+11.8 % at 1/15.8\n+16.3 % at 1/3.99"
+    )
+
+
 def test_one_collapsed_arm_does_not_flatten_the_interval_plots():
     ends = [{"endpoints": {"fixed_step": {"delta_rel": d, "interval": None}}} for d in (0.01, 4.0)]
     assert forest_scale(ends) == FOREST_LIMIT

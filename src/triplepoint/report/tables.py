@@ -119,7 +119,9 @@ def _forecast_cell(candidate: Mapping, scale: float) -> Cell:
     value, interval = forecast.get("delta_rel"), forecast.get("interval")
     low_high = as_.change_interval(interval)
     parts = [f"95 %: {low_high}"] if low_high else []
-    if as_.known(forecast.get("probability")) and forecast.get("where") != "outside":
+    # one half is what is said where nothing is known
+    sure = as_.known(forecast.get("probability")) and forecast["probability"] != 0.5
+    if sure and forecast.get("where") != "outside":
         parts.append(
             f"lower than the baseline with probability {as_.share(forecast['probability'])}"
         )
