@@ -12,6 +12,7 @@ from triplepoint.phases import Judgement, judge_arm, plateau_exit_step
 from triplepoint.published import Facts, apply_rules
 from triplepoint.screening import clocks, reasons, words
 from triplepoint.screening.arms import Arms
+from triplepoint.screening.comparing import endpoints
 from triplepoint.screening.forecasting import Forecaster, PlanForecast, facts_of
 from triplepoint.screening.miniature_evidence import MiniatureEvidence
 from triplepoint.screening.plans import TIE_MARGIN, Plan
@@ -24,7 +25,6 @@ from triplepoint.screening.verdicts import (
     Word,
     overall,
 )
-from triplepoint.statistics import paired_relative_interval
 from triplepoint.sweeps import ArmRun
 
 
@@ -253,8 +253,10 @@ class Judge:
     def _candidate(self, arm: Arms) -> CandidateVerdict:
         phase = self._phase(arm, baseline_exit=self.baseline_exit)
         comparable = phase.phase != "diverged" and self.baseline_diverged is None
-        endpoints = (
-            self._endpoints(arm) if comparable else {"fixed_step": None, "best_checkpoint": None}
+        measured = (
+            endpoints(arm, self.baseline)
+            if comparable
+            else {"fixed_step": None, "best_checkpoint": None}
         )
         # on the plateau both numbers say when the arm will leave it, not how fast it is
         moving = comparable and self._exit(arm) is not None
@@ -262,7 +264,7 @@ class Judge:
             self._delay(arm) if moving else (clocks.Delay(None, None), clocks.BreakEven(None, None))
         )
         forecast = self._forecast(arm) if comparable else None
-        counted = endpoints[self.criterion]
+        counted = measured[self.criterion]
         shrunk = self._in_miniature(arm)
         word, why = self._word(arm, phase, counted, forecast, shrunk)
         return CandidateVerdict(
@@ -274,7 +276,7 @@ class Judge:
             delta_rel=counted and counted.delta_rel,
             interval=counted and counted.interval,
             endpoints={
-                **endpoints,
+                **measured,
                 "matched_train_loss": self._matched(arm, found) if comparable else None,
             },
             lr=arm.lr,
@@ -301,40 +303,6 @@ class Judge:
     def _ratio(self, arm: Arms, metric: str) -> float | None:
         ours, theirs = arm.mean_of(metric), self.baseline.mean_of(metric)
         return ours / theirs if ours and theirs and ours > 0 and theirs > 0 else None
-
-    def _endpoints(self, arm: Arms) -> dict[str, Comparison]:
-        ours, theirs = arm.losses("val_loss"), self.baseline.losses("val_loss")
-        last = (np.full(len(ours), -1), np.full(len(theirs), -1))
-        best = (ours.mean(axis=2).argmin(axis=1), theirs.mean(axis=2).argmin(axis=1))
-        return {
-            name: self._compare(
-                ours, theirs, np.array(arm.steps), np.array(self.baseline.steps), *chosen
-            )
-            for name, chosen in (("fixed_step", last), ("best_checkpoint", best))
-        }
-
-    @staticmethod
-    def _compare(
-        ours: np.ndarray,
-        theirs: np.ndarray,
-        our_steps: np.ndarray,
-        their_steps: np.ndarray,
-        our_choice: np.ndarray,
-        their_choice: np.ndarray,
-    ) -> Comparison:
-        c = np.stack([losses[i] for losses, i in zip(ours, our_choice, strict=True)])
-        b = np.stack([losses[i] for losses, i in zip(theirs, their_choice, strict=True)])
-        delta, low, high = paired_relative_interval(c, b)
-        each = (c.mean(axis=1) - b.mean(axis=1)) / b.mean(axis=1)
-        return Comparison(
-            delta_rel=delta,
-            interval=(low, high),
-            baseline_loss=float(b.mean()),
-            candidate_loss=float(c.mean()),
-            baseline_step=float(their_steps[their_choice].mean()),
-            candidate_step=float(our_steps[our_choice].mean()),
-            by_seed=tuple(float(x) for x in each),
-        )
 
     def _delay(self, arm: Arms) -> tuple[clocks.Delay, clocks.BreakEven]:
         s = self.baseline.clock()

@@ -124,16 +124,8 @@ def screen_model(
     earlier = baseline_run and load_baseline_run(
         baseline_run, plan=plan, baseline=_baseline_facts(built, corpus, data, plan, dropout)
     )
-    if miniature and plan.steps <= looks.last:
-        raise PlanError(
-            f"The calibration is the whole plan of {plan.steps} steps: there is nothing left for a miniature to tell.\n"
-            "Leave --miniature out, or give a shorter --steps."
-        )
-    if miniature and lr_grid:
-        raise PlanError(
-            "--miniature trains every arm at the plan's rate, --lr-grid gives each its own: they answer two questions.\n"
-            "Leave one of them out."
-        )
+    if miniature:
+        _need_miniatures(plan, looks, lr_grid=lr_grid)
     small = miniature and miniatures_of(
         model, data=data, candidates=list(candidates), plan=plan, dropout=dropout, out=out, workers=workers, watch=watch, started=shrunk,
     )  # fmt: skip
@@ -145,6 +137,20 @@ def screen_model(
             miniatures=small.train if small else None, looked=looked,
         )  # fmt: skip
         return None if run.answered else run.run(run_trials), folder.path
+
+
+def _need_miniatures(plan: Plan, looks: Looks, *, lr_grid: bool) -> None:
+    """Refuse miniatures that could tell nothing, or would answer another question."""
+    if plan.steps <= looks.last:
+        raise PlanError(
+            f"The calibration is the whole plan of {plan.steps} steps: there is nothing left for a miniature to tell.\n"
+            "Leave --miniature out, or give a shorter --steps."
+        )
+    if lr_grid:
+        raise PlanError(
+            "--miniature trains every arm at the plan's rate, --lr-grid gives each its own: they answer two questions.\n"
+            "Leave one of them out."
+        )
 
 
 def _baseline_facts(
