@@ -240,7 +240,9 @@ def test_what_gained_nothing_at_either_endpoint_is_no_alternative():
     over = np.where(STEPS < 250, FALLING, FALLING[9] + (STEPS - 250) / 250)
     plan = {"planned": 3000, "unique": 20_000, "baseline": arm("layernorm", over, train=FALLING)}
     facts = judge(arm("dyt", FALLING + 0.3), **plan).candidates[0].forecast
-    assert all(min(a["fixed_step"], a["best_checkpoint"]) < 0 for a in facts["alternatives"][1:])
+    measured = facts["alternatives"][1:]
+    assert measured
+    assert all(min(a["fixed_step"], a["best_checkpoint"]) < 0 for a in measured)
     # stopping early gains something exactly where the baseline is said to over-fit
     assert (facts["onset_epoch"] is None) == (facts["alternatives"][0]["fixed_step"] == 0.0)
     plain = judge(arm("dyt", FALLING + 0.3), planned=3000, baseline=arm("layernorm", FALLING))
