@@ -243,6 +243,11 @@ def test_what_gained_nothing_at_either_endpoint_is_no_alternative():
     measured = facts["alternatives"][1:]
     assert measured
     assert all(min(a["fixed_step"], a["best_checkpoint"]) < 0 for a in measured)
+    # with much data dropout and weight decay only lose
+    rich = judge(arm("dyt", FALLING + 0.3), planned=1500, unique=1_500_000, baseline=arm("layernorm", FALLING))  # fmt: skip
+    facts = rich.candidates[0].forecast
+    assert facts["where"] != "outside"
+    assert facts["alternatives"][1:] == []
     # stopping early gains something exactly where the baseline is said to over-fit
     assert (facts["onset_epoch"] is None) == (facts["alternatives"][0]["fixed_step"] == 0.0)
     plain = judge(arm("dyt", FALLING + 0.3), planned=3000, baseline=arm("layernorm", FALLING))
